@@ -36,6 +36,8 @@ namespace isopool::ipc {
   POINT(PackageConfirmed)                           \
   POINT(PackageUnloaded)                            \
   POINT(OutputSegmentMapped)                        \
+  POINT(InputSegmentRetired)                        \
+  POINT(OutputSegmentUnmapped)                      \
   /* It publishes a call. */                        \
   POINT(TurnTaken)                                  \
   POINT(InputLent)                                  \
@@ -77,6 +79,8 @@ namespace isopool::ipc {
   POINT(ChannelAttached)                       \
   POINT(ChannelAttachedSent)                   \
   POINT(InputSegmentMapped)                    \
+  POINT(InputSegmentLeft)                      \
+  POINT(InputSegmentUnmappedSent)              \
   POINT(PackageMapped)                         \
   POINT(PackageUnmapped)                       \
   /* It consumes a call. */                    \
@@ -87,6 +91,7 @@ namespace isopool::ipc {
   POINT(CallReturned)                          \
   /* It publishes a result. */                 \
   POINT(OutputSegmentRequested)                \
+  POINT(OutputSegmentRetired)                  \
   POINT(ResultLent)                            \
   POINT(KeptBlockPrivatised)                   \
   POINT(KeptBlockRestored)                     \
@@ -140,6 +145,11 @@ namespace isopool::ipc {
   POINT(OutputSegmentMade)                           \
   POINT(OutputSegmentGranted)                        \
   POINT(AddOutputSegmentSent)                        \
+  /* Memory goes back to the system. */              \
+  POINT(UnmapInputSegmentSent)                       \
+  POINT(InputSegmentReleasedSent)                    \
+  POINT(UnmapOutputSegmentSent)                      \
+  POINT(OutputSegmentClosed)                         \
   /* A worker dies or retires. */                    \
   POINT(DeathSeen)                                   \
   POINT(ReplacementAsked)                            \

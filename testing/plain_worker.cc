@@ -136,6 +136,13 @@ class PlainWorker {
         case MessageType::kMapInputSegment:
           mapInput(*frame);
           break;
+        case MessageType::kUnmapInputSegment: {
+          const auto removed = decodeMessage<UnmapInputSegment>(*frame);
+          requireChannel(removed.client);
+          known_ += "~" + std::to_string(removed.segment);
+          control_.send(InputSegmentUnmapped{removed.client, removed.segment});
+          break;
+        }
         case MessageType::kAddOutputSegment: {
           const auto added = decodeMessage<AddOutputSegment>(*frame);
           segments_ += std::to_string(added.segment) + ":" + std::to_string(added.bytes) + ";";
@@ -149,6 +156,9 @@ class PlainWorker {
         }
         case MessageType::kRefuseOutputSegment:
           segments_ += decodeMessage<RefuseOutputSegment>(*frame).text + ";";
+          break;
+        case MessageType::kTrimOutput:
+          segments_ += "trim;";
           break;
         default:
           break;
@@ -265,6 +275,9 @@ class PlainWorker {
     if (command == "!garbage") sendGarbage(control_.fd());
     if (command == "!lie") control_.send(WorkerReady{epoch_ + 1});
     if (command == "!want") control_.send(RequestOutputSegment{client_, std::stoull(argument)});
+    if (command == "!retire") {
+      control_.send(RetireOutputSegment{client_, static_cast<uint32_t>(std::stoul(argument))});
+    }
     if (command == "!limit") limitMemory(std::stoull(argument) << 20);
     if (command == "!lack") control_.send(ForbiddenAct{kTooMuchMemory, 1});
     if (command == "!child") return std::to_string(startChild());

@@ -47,7 +47,10 @@ at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
   const auto itemBytes = static_cast<int64_t>(options.dtype().itemsize());
   const int64_t bytes = c10::multiply_integers(sizes) * itemBytes;
   if (bytes > 0 && bytes < static_cast<int64_t>(ipc::kSmallestBlockBytes)) {
-    if (auto storage = client::InputArena::instance().makeStorage(static_cast<size_t>(bytes))) {
+    client::NoBlock why;
+    auto storage = client::InputArena::instance().makeStorage(static_cast<size_t>(bytes), why);
+    if (!storage) client::InputArena::instance().logOrdinaryMemory(static_cast<size_t>(bytes), why);
+    if (storage) {
       at::Tensor tensor = at::empty({0}, options.requires_grad(false));
       tensor.set_(*storage, 0, sizes);
       return tensor.set_requires_grad(options.requires_grad());
@@ -63,5 +66,7 @@ bool isShared(const at::Tensor& tensor) {
   return client::InputArena::instance().ownsBlock(tensor.storage().data()) ||
          (lent != nullptr && lent->generation == client::forkGeneration());
 }
+
+uint64_t trimSharedMemory() { return client::InputArena::instance().trim(); }
 
 }  // namespace isopool

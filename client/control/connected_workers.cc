@@ -41,6 +41,8 @@ void ConnectedWorkers::handle(ipc::Frame& frame) {
       return quarantined(ipc::decodeMessage<ipc::SlotQuarantined>(frame));
     case ipc::MessageType::kGrantOutputSegment:
       return addSegment(ipc::decodeMessage<ipc::GrantOutputSegment>(frame), frame);
+    case ipc::MessageType::kUnmapOutputSegment:
+      return removeSegment(ipc::decodeMessage<ipc::UnmapOutputSegment>(frame));
     case ipc::MessageType::kRetireWorker:
       return retire(ipc::decodeMessage<ipc::RetireWorker>(frame).epoch);
     case ipc::MessageType::kChannelClosed:
@@ -134,6 +136,14 @@ void ConnectedWorkers::addSegment(const ipc::GrantOutputSegment& message, const 
       base::SegmentId(message.segment),
       ipc::mapShared(object, 0, message.bytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
   ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentMapped);
+}
+
+void ConnectedWorkers::removeSegment(const ipc::UnmapOutputSegment& message) {
+  if (const auto channel = channelOf(message.epoch)) {
+    channel->memory().removeSegment(base::SegmentId(message.segment));
+  }
+  writer_->send(ipc::OutputSegmentUnmapped{message.epoch, message.segment});
+  ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentUnmapped);
 }
 
 void ConnectedWorkers::died(const ipc::WorkerDied& message) {

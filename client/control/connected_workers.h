@@ -93,6 +93,7 @@ class ConnectedWorkers {
   void assign(const ipc::AssignWorker& message);
   void quarantined(const ipc::SlotQuarantined& message);
   void addSegment(const ipc::GrantOutputSegment& message, const ipc::Frame& frame);
+  void removeSegment(const ipc::UnmapOutputSegment& message);
   void died(const ipc::WorkerDied& message);
   void closed(uint64_t epoch);
   void retire(uint64_t epoch);

@@ -168,16 +168,20 @@ void SupervisorConnection::run() {
                                 pollfd{log_.fd(), POLLIN, 0}};
   State queue = State::kEmpty;
   std::optional<Clock::time_point> look;  // when to check work that no thread waits for
+  std::optional<Clock::time_point> trim;  // when to trim the input arena
   Clock::time_point report = shared() ? Clock::now() + kBetweenReports : Clock::time_point::max();
   bool lacksDescriptors = false;
   for (;;) {
     // Not immediately: most of this work takes microseconds.
     if (!look && watch_->on()) look = Clock::now() + kBetweenLooks;
+    if (!trim && trimIsDue_.exchange(false)) trim = Clock::now() + InputArena::kIdleTime;
+    Clock::time_point next = report;
+    if (look) next = std::min(next, *look);
+    if (trim) next = std::min(next, *trim);
+    if (lacksDescriptors) next = std::min(next, Clock::now() + kOutOfDescriptors);
     const int timeout = queue == State::kCrowded
                             ? static_cast<int>(ipc::SendQueue::kCrowdedRetry.count())
-                        : look             ? timeoutUntil(std::min(*look, report))
-                        : lacksDescriptors ? static_cast<int>(kOutOfDescriptors.count())
-                                           : timeoutUntil(report);
+                            : timeoutUntil(next);
     // Without free descriptors only the end of the connection matters, which poll() always reports.
     watched[0].events = lacksDescriptors ? 0 : POLLIN;
     if (queue == State::kFull) watched[0].events |= POLLOUT;
@@ -192,6 +196,11 @@ void SupervisorConnection::run() {
     if (look && Clock::now() >= *look) {
       look.reset();
       workers_.lookAtUnawaitedWork();
+    }
+    if (trim && Clock::now() >= *trim) {
+      const auto again = InputArena::instance().trimIdle();
+      trim.reset();
+      if (again) trim = Clock::now() + *again;
     }
     if (report <= Clock::now()) {
       report = Clock::now() + kBetweenReports;
@@ -260,6 +269,9 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
       return lose(ipc::decodeMessage<ipc::Failure>(frame).text);
     case ipc::MessageType::kStatistics:
       return;
+    case ipc::MessageType::kInputSegmentReleased:
+      return InputArena::instance().segmentReleased(
+          *this, base::SegmentId(ipc::decodeMessage<ipc::InputSegmentReleased>(frame).segment));
     case ipc::MessageType::kPackageHeld:
       return packages_.answered(ipc::decodeMessage<ipc::PackageHeld>(frame), frame);
     default:
@@ -301,6 +313,22 @@ void SupervisorConnection::checkSupervisorLives(bool started) const {
 void SupervisorConnection::segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) {
   writer_->send(ipc::DeclareInputSegment{id.value, bytes}, {object.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentDeclared);
+}
+
+void SupervisorConnection::segmentRetired(base::SegmentId id) {
+  if (welcome_.protocolVersion < ipc::kRetiresSegments) return;
+  writer_->send(ipc::RetireInputSegment{id.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentRetired);
+}
+
+void SupervisorConnection::trimIsWanted() {
+  if (welcome_.protocolVersion >= ipc::kRetiresSegments) writer_->send(ipc::TrimMemory{});
+}
+
+void SupervisorConnection::trimIsDue() noexcept {
+  trimIsDue_.store(true, std::memory_order_release);
+  const uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
 }
 
 }  // namespace isopool::client

@@ -111,8 +111,16 @@ class SupervisorConnection final : public SegmentAudience {
   /// Of the process that made the connection, see client::forkGeneration().
   uint32_t forkGeneration() const { return generation_; }
 
-  /// Declares the segment to the supervisor, which passes it to the workers. Does not wait.
+  // Of the input arena's audience; none of them waits.
+
+  /// Declares the segment to the supervisor, which passes it to the workers.
   void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) override;
+  /// Asks the supervisor to make the workers unmap it. An older supervisor can't: then the number
+  /// stays taken as long as the connection lasts.
+  void segmentRetired(base::SegmentId id) override;
+  uint64_t memoryLimit() const override { return welcome_.memoryLimit; }
+  void trimIsDue() noexcept override;
+  void trimIsWanted() override;
 
  private:
   /// The deleter. In a forked child it only closes the child's copies of the descriptors.
@@ -144,6 +152,7 @@ class SupervisorConnection final : public SegmentAudience {
   const std::shared_ptr<ControlWriter> writer_;
   const std::shared_ptr<UnawaitedWatch> watch_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> trimIsDue_{false};  // the control thread has to trim the input arena
   LoadedPackages packages_;
   ConnectedWorkers workers_;
   ipc::Welcome welcome_;

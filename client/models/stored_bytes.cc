@@ -139,7 +139,7 @@ c10::Storage StoredBytes::storage(uint64_t offset, uint64_t bytes) {
       c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
       c10::DataPtr(data_ + (offset - begin_), context.release(), &forgetRange,
                    c10::Device(c10::DeviceType::CPU)),
-      /*allocator=*/nullptr, /*resizable=*/false));
+      c10::GetCPUAllocator(), /*resizable=*/true));
 }
 
 }  // namespace isopool::client

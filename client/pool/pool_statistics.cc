@@ -81,8 +81,9 @@ PoolStatistics Pool::statistics() {
   statistics.callsRerun = callsRerun();
   statistics.workersReplaced = workersReplaced();
   statistics.reconnects = reattached();
-  statistics.inputBytes = InputArena::instance().capacityBytes();
+  statistics.inputBytes = InputArena::instance().heldBytes();
   statistics.inputBytesInUse = InputArena::instance().bytesInUse();
+  statistics.inputLargestFreeBlock = InputArena::instance().largestFreeBlock();
   statistics.copied = copyCounters();
   return statistics;
 }

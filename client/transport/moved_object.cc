@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/transport/moved_object.h"
 
+#include <c10/core/CPUAllocator.h>
+
 #include <new>
 #include <utility>
 
@@ -89,15 +91,17 @@ c10::Storage MovedObject::storageAt(uint64_t offset, uint64_t bytes) {
   base::MutexLock lock(mutex_);
   const auto known = storages_.find({offset, bytes});
   if (known != storages_.end()) {
-    if (auto storage = known->second.lock()) return c10::Storage(std::move(storage));
+    c10::Storage storage(known->second.lock());
+    // One that was resized has other memory.
+    if (storage && movedSliceOf(storage) != nullptr) return storage;
   }
   std::erase_if(storages_, [](const auto& entry) { return entry.second.expired(); });
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
       c10::DataPtr(mapping_.data() + offset, new MovedSlice{shared_from_this(), offset},
                    &forgetSlice, c10::Device(c10::DeviceType::CPU)),
-      /*allocator=*/nullptr, /*resizable=*/false);
-  storages_.emplace(std::pair(offset, bytes), WeakStorage(storage));
+      c10::GetCPUAllocator(), /*resizable=*/true);
+  storages_.insert_or_assign(std::pair(offset, bytes), WeakStorage(storage));
   return c10::Storage(std::move(storage));
 }
 

@@ -6,11 +6,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "client/transport/worker_memory.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/tensor/value_codec.h"
 #include "ipc/tensor/value_types.h"
@@ -27,6 +29,9 @@ struct ExportedStorage {
   bool callers = false;
   const void* block = nullptr;
   ipc::Lease lease;
+  // The caller may resize the storage while the call has its memory: what has to stay until then.
+  HeldBlock home;                     ///< of a block that comes back to its worker
+  std::shared_ptr<const void> moved;  ///< the moved object that has the bytes
 };
 
 /// The buffers in which one thread builds a request. Reused from call to call, because their

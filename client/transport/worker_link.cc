@@ -51,11 +51,11 @@ WorkerLink::WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base
       unawaited_(*memory_),
       name_("worker (pid " + std::to_string(processId) + ")") {
   for (auto& request : pendingRequests_) request = std::make_unique<PendingRequest>();
-  InputArena::instance().addLoans(loans_);
+  InputArena::instance().addLender(*this);
 }
 
 WorkerLink::~WorkerLink() {
-  InputArena::instance().removeLoans(loans_);
+  InputArena::instance().removeLender(*this);
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
 

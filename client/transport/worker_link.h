@@ -21,6 +21,7 @@
 #include "client/transport/cancellation_token.h"
 #include "client/transport/deadline.h"
 #include "client/transport/defined_objects.h"
+#include "client/transport/input_arena.h"
 #include "client/transport/input_versions.h"
 #include "client/transport/request_draft.h"
 #include "client/transport/request_outcome.h"
@@ -56,7 +57,7 @@ class Migration;
 /// its requests are settled by that death.
 ///
 /// Only exchange(), death() and processGone() are meant to wait for another process.
-class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
+class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private BlockLender {
  public:
   /// For the control thread, from the supervisor's introduction. `processId`: the supervisor's
   /// number for the worker, for messages only. `crashLog`: a file that the worker writes; may be
@@ -66,7 +67,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
              bool livenessWordWorks, uint64_t connection);
   /// Frees what is still lent to the worker, see keepUntilReturned(). Answers share ownership of
   /// the link, results do not.
-  ~WorkerLink();
+  ~WorkerLink() override;
   WorkerLink(const WorkerLink&) = delete;
   WorkerLink& operator=(const WorkerLink&) = delete;
 
@@ -243,6 +244,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   c10::Storage copyToArena(const std::byte* data, uint64_t bytes, const Deadline& deadline);
   void cancelExports(std::vector<ExportedStorage>& exports);
   void collectReturnedLeases();
+  bool reclaim() noexcept override;
 
   struct Published {
     PendingRequest* request;  ///< null: it was not published, for the reason in `outcome`

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "client/models/archive_file.h"
 #include "client/program/copy_counter.h"
@@ -33,15 +34,12 @@ void nap() {
   ipc::futexWait({&watch, 1}, milliseconds(1));
 }
 
-// Waits a moment for room for `what` in the input arena. Throws if the wait is over.
-void awaitRoom(const std::string& what, Clock::time_point giveUpAt, const Deadline& deadline) {
+// Waits a moment for room for `what` in the input arena. Throws if the wait is over, or in vain.
+void awaitRoom(const std::string& what, const NoBlock& why, Clock::time_point giveUpAt,
+               const Deadline& deadline) {
   const bool past = isPast(deadline);
-  if (past || Clock::now() >= giveUpAt) {
-    const InputArena& arena = InputArena::instance();
-    const std::string text =
-        "no room for " + what + " in the memory shared with workers, which is limited to " +
-        std::to_string(arena.limitBytes()) +
-        " bytes: release tensors of isopool::empty, or raise " + arena.limitInWords();
+  if (past || !why.waitingHelps || Clock::now() >= giveUpAt) {
+    const std::string text = "no room for " + what + ": " + why.text;
     if (!past) throw ArenaFull(text);
     throw DeadlineExceeded(
         "the deadline passed before the call was sent, so it will not run: " + text,
@@ -115,6 +113,18 @@ void WorkerLink::collectReturnedLeases() {
   loans_.collect([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
+// A call that was taken back has its inputs until its worker has answered that it did not run, and
+// nobody waits for that answer.
+bool WorkerLink::reclaim() noexcept {
+  try {
+    if (abandoned_.load(std::memory_order_relaxed) > 0) deliverUnlessLed();
+  } catch (const std::exception&) {
+    // No memory to report invalid data: the next call finds it again.
+  }
+  collectReturnedLeases();
+  return hasLoans();
+}
+
 bool WorkerLink::loansInUse() {
   collectReturnedLeases();
   return hasLoans() && !processGone();
@@ -162,6 +172,7 @@ ipc::StorageRecord WorkerLink::exportStorage(const c10::Storage& storage, ipc::S
       slice != nullptr && slice->object->knownTo(connection_)) {
     exported.storage = storage;
     exported.callers = true;
+    exported.moved = slice->object;
     ipc::StorageRecord record;
     record.kind = ipc::StorageKind::kPackage;
     record.segment = slice->object->id().value;
@@ -170,13 +181,14 @@ ipc::StorageRecord WorkerLink::exportStorage(const c10::Storage& storage, ipc::S
     return record;
   }
   auto reason = ipc::CopyReason::kInputOutsideSharedMemory;
-  if (const LentBlock* block = lentBlockOf(storage)) {
+  if (LentBlock* block = lentBlockOf(storage)) {
     if (block->memory == memory_) {
       exported.storage = storage;
       exported.callers = true;
+      exported.home = HeldBlock(*block);
       ipc::StorageRecord record;
       record.kind = ipc::StorageKind::kHome;
-      record.segment = block->segment.value;
+      record.segment = block->segment->id.value;
       record.offset = block->offset;
       record.bytes = storage.nbytes();
       return record;
@@ -210,7 +222,8 @@ c10::Storage WorkerLink::copyToArena(const std::byte* data, uint64_t bytes,
                                      const Deadline& deadline) {
   const auto giveUpAt = Clock::now() + kPayloadPatience;
   for (;;) {
-    if (auto storage = InputArena::instance().makeStorage(bytes)) {
+    NoBlock why;
+    if (auto storage = InputArena::instance().makeStorage(bytes, why)) {
       auto* copy = static_cast<std::byte*>(storage->mutable_data());
       // The worker wakes up while the rest is copied.
       const uint64_t first = bytes > kRouseBytes ? bytes - kRouseBytes : 0;
@@ -219,7 +232,7 @@ c10::Storage WorkerLink::copyToArena(const std::byte* data, uint64_t bytes,
       std::memcpy(copy + first, data + first, bytes - first);
       return *storage;
     }
-    awaitRoom(std::to_string(bytes) + " bytes", giveUpAt, deadline);
+    awaitRoom("an argument of " + std::to_string(bytes) + " bytes", why, giveUpAt, deadline);
   }
 }
 
@@ -252,9 +265,10 @@ void WorkerLink::placePayload(std::span<const std::byte> payload, ipc::OutgoingP
   }
   const auto giveUpAt = Clock::now() + kPayloadPatience;
   InputArena& arena = InputArena::instance();
-  while ((blob = arena.allocateBlock(payload.size())) == nullptr) {
-    awaitRoom("the arguments of a call (" + std::to_string(payload.size()) + " bytes)", giveUpAt,
-              deadline);
+  NoBlock why;
+  while ((blob = arena.allocateBlock(payload.size(), why)) == nullptr) {
+    awaitRoom("the arguments of a call (" + std::to_string(payload.size()) + " bytes)", why,
+              giveUpAt, deadline);
   }
   std::memcpy(blob, payload.data(), payload.size());
   const auto location = arena.locate(blob);
@@ -276,8 +290,7 @@ std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& reque
         storages.push_back(heapStorage(record.inlineBytes));
         break;
       case ipc::StorageKind::kLent: {
-        const auto block =
-            memory_->find(base::SegmentId(record.segment), record.offset, record.bytes);
+        auto block = memory_->find(base::SegmentId(record.segment), record.offset, record.bytes);
         // The worker ended while the answer was on its way: this program lost the supervisor and
         // killed it.
         if (!block && causeKnown() && memory_->neverCame(base::SegmentId(record.segment))) {
@@ -289,8 +302,7 @@ std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& reque
         if (record.offset % ipc::kPageBytes != 0) {
           throw ipc::ValueError("a result does not begin at the start of a block");
         }
-        storages.push_back(memory_->adopt(*block, base::SegmentId(record.segment), record.offset,
-                                          {record.lease, record.generation}));
+        storages.push_back(memory_->adopt(std::move(*block), {record.lease, record.generation}));
         ipc::reachCrashPoint(ipc::CrashPoint::kResultAdopted);
         break;
       }

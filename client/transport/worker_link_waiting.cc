@@ -229,7 +229,7 @@ bool WorkerLink::deliver(PendingRequest& request) {
                                     completion.payload.blobOffset, completion.payload.blobBytes);
     whole = blob.has_value();
     try {
-      if (whole) request.answerBlob.assign(blob->begin(), blob->end());
+      if (whole) request.answerBlob.assign(blob->bytes.begin(), blob->bytes.end());
     } catch (const std::bad_alloc&) {
       // Only this thread can end a request that is being delivered: its caller gets an incomplete
       // answer, and the worker is killed.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/transport/worker_memory.h"
 
+#include <c10/core/CPUAllocator.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -16,19 +18,23 @@ namespace {
 constexpr std::chrono::milliseconds kTurn(20);
 constexpr int kTurns = 25;
 
-void giveBack(void* context) {
-  std::unique_ptr<LentBlock> block(static_cast<LentBlock*>(context));
-  if (block->generation != forkGeneration()) {
-    // It may be the last owner of the WorkerMemory, whose control segment is not mapped here.
-    static_cast<void>(block.release());
+void dropReference(LentBlock* block) noexcept {
+  // Almost always the only one: then no atomic write is needed.
+  if (block->references.load(std::memory_order_acquire) != 1 &&
+      block->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
     return;
   }
+  // In a forked child it may be the last owner of the WorkerMemory, whose control segment is not
+  // mapped there.
+  if (block->generation != forkGeneration()) return;
   if (block->memory->countGivenBack(*block)) {
-    returnLentBlock(block.release());
+    returnLentBlock(block);
   } else {
-    returnAfterForks(block.release());
+    returnAfterForks(block);
   }
 }
+
+void giveBack(void* context) { dropReference(static_cast<LentBlock*>(context)); }
 
 }  // namespace
 
@@ -38,18 +44,30 @@ WorkerMemory::WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping pee
       statusPage_(std::move(statusPage)) {}
 
 void WorkerMemory::addSegment(base::SegmentId id, ipc::Mapping mapping) {
+  auto segment = std::make_shared<OutputSegment>(OutputSegment{id, std::move(mapping), nullptr});
   {
     base::MutexLock lock(mutex_);
-    auto copied = std::make_unique<CopiedInForks>(mapping.data(), mapping.bytes(), &lent_);
-    segments_.push_back({id, std::move(mapping), std::move(copied)});
+    segment->copied =
+        std::make_unique<CopiedInForks>(segment->mapping.data(), segment->mapping.bytes(), &lent_);
+    segments_.push_back(std::move(segment));
   }
   segmentAdded_.notify_all();
+}
+
+void WorkerMemory::removeSegment(base::SegmentId id) {
+  std::shared_ptr<OutputSegment> removed;  // unmapped without the lock
+  base::MutexLock lock(mutex_);
+  const auto found = std::find_if(segments_.begin(), segments_.end(),
+                                  [&](const auto& segment) { return segment->id == id; });
+  if (found == segments_.end()) return;
+  removed = std::move(*found);
+  segments_.erase(found);
 }
 
 uint64_t WorkerMemory::capacityBytes() {
   base::MutexLock lock(mutex_);
   uint64_t bytes = 0;
-  for (const Segment& segment : segments_) bytes += segment.mapping.bytes();
+  for (const auto& segment : segments_) bytes += segment->mapping.bytes();
   return bytes;
 }
 
@@ -61,13 +79,12 @@ void WorkerMemory::expectNoMoreSegments() {
   segmentAdded_.notify_all();
 }
 
-std::optional<std::span<std::byte>> WorkerMemory::find(base::SegmentId id, uint64_t offset,
-                                                       uint64_t bytes) {
+std::optional<OutputPlace> WorkerMemory::find(base::SegmentId id, uint64_t offset, uint64_t bytes) {
   base::MutexLock lock(mutex_);
-  const Segment* found = nullptr;
+  std::shared_ptr<OutputSegment> found;
   const auto decided = [&]() ISOPOOL_REQUIRES(mutex_) {
-    for (const Segment& segment : segments_) {
-      if (segment.id == id) found = &segment;
+    for (const auto& segment : segments_) {
+      if (segment->id == id) found = segment;
     }
     return found != nullptr || complete_;
   };
@@ -75,25 +92,31 @@ std::optional<std::span<std::byte>> WorkerMemory::find(base::SegmentId id, uint6
   if (found == nullptr) return std::nullopt;
   const uint64_t size = found->mapping.bytes();
   if (offset > size || bytes > size - offset) return std::nullopt;
-  return std::span(found->mapping.data() + offset, bytes);
+  std::byte* const begin = found->mapping.data() + offset;
+  return OutputPlace{std::move(found), std::span(begin, bytes)};
 }
 
 bool WorkerMemory::neverCame(base::SegmentId id) {
   base::MutexLock lock(mutex_);
   return complete_ && std::none_of(segments_.begin(), segments_.end(),
-                                   [&](const Segment& segment) { return segment.id == id; });
+                                   [&](const auto& segment) { return segment->id == id; });
 }
 
-c10::Storage WorkerMemory::adopt(std::span<std::byte> block, base::SegmentId segment,
-                                 uint64_t offset, ipc::Lease lease) {
-  auto* context =
-      new LentBlock{shared_from_this(), segment, offset, block.size(), lease, forkGeneration()};
+c10::Storage WorkerMemory::adopt(OutputPlace place, ipc::Lease lease) {
+  const std::span<std::byte> block = place.bytes;
+  const auto offset = static_cast<uint64_t>(block.data() - place.segment->mapping.data());
+  auto* context = new LentBlock{.memory = shared_from_this(),
+                                .segment = std::move(place.segment),
+                                .offset = offset,
+                                .bytes = block.size(),
+                                .lease = lease,
+                                .generation = forkGeneration()};
   lentBytes_.fetch_add(block.size(), std::memory_order_relaxed);
   lent_.add(lease.index, block.data(), block.size());
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), block.size(),
       c10::DataPtr(block.data(), context, &giveBack, c10::Device(c10::DeviceType::CPU)),
-      /*allocator=*/nullptr, /*resizable=*/false));
+      c10::GetCPUAllocator(), /*resizable=*/true));
 }
 
 void returnLentBlock(LentBlock* block) noexcept {
@@ -101,10 +124,13 @@ void returnLentBlock(LentBlock* block) noexcept {
   ipc::returnLease(block->memory->end().returns(), block->lease);
 }
 
-const LentBlock* lentBlockOf(const c10::Storage& storage) noexcept {
+void HeldBlock::release() noexcept {
+  if (block_ != nullptr) dropReference(std::exchange(block_, nullptr));
+}
+
+LentBlock* lentBlockOf(const c10::Storage& storage) noexcept {
   const c10::DataPtr& data = storage.data_ptr();
-  return data.get_deleter() == &giveBack ? static_cast<const LentBlock*>(data.get_context())
-                                         : nullptr;
+  return data.get_deleter() == &giveBack ? static_cast<LentBlock*>(data.get_context()) : nullptr;
 }
 
 }  // namespace isopool::client

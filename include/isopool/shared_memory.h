@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "isopool/export.h"
@@ -17,8 +18,9 @@ namespace isopool {
 /// notices it. A forked child has a private copy (ISOPOOL_FORK_COPY_LIMIT;
 /// docs/memory-and-lifetimes.md).
 ///
-/// If shared memory has reached its limit (ISOPOOL_INPUT_ARENA_LIMIT), the tensor comes
-/// from the heap and is copied when it is passed. Throws c10::Error for another device or
+/// If shared memory has reached its limit (ISOPOOL_INPUT_ARENA_LIMIT) or the system refuses more,
+/// the tensor comes from the heap and is copied when it is passed; the first such tensor is logged
+/// with the cause (setLogger()). If its storage is resized, it moves to the heap, too. Throws c10::Error for another device or
 /// layout. Thread-safe.
 ISOPOOL_EXPORT at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options = {});
 
@@ -27,6 +29,13 @@ ISOPOOL_EXPORT at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& 
 /// its parent. A result is copied if it is passed to
 /// another worker than the one that returned it. Thread-safe.
 ISOPOOL_EXPORT bool isShared(const at::Tensor& tensor);
+
+/// Returns the memory that this process shares with its workers and that is free now to the system.
+/// That happens by itself when the memory has been free for 2 to 4 seconds, except for 8 MiB that
+/// stay for the next tensors. Returns the bytes that this process has given back; its workers give
+/// back what they have free for results when no call of theirs runs, soon after this returns. The
+/// next tensors cost new memory. Memory in use is not affected. Thread-safe.
+ISOPOOL_EXPORT uint64_t trimSharedMemory();
 
 /// While an object of this class exists, CPU tensors that its thread creates (torch::rand, at::cat,
 /// code that prepares inputs) are allocated in shared memory, as isopool::empty() does. Tensors

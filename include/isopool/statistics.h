@@ -80,9 +80,11 @@ struct PoolStatistics {
   uint64_t reconnects = 0;  ///< how often the manager has attached to a shared supervisor again
 
   // Of the whole process, over all managers.
-  uint64_t inputBytes = 0;       ///< capacity of the memory for isopool::empty and copied inputs
-  uint64_t inputBytesInUse = 0;  ///< in tensors, and in inputs that are lent to calls
-  CopyCounters copied;           ///< as copyCounters()
+  uint64_t inputBytes = 0;       ///< memory held for isopool::empty and copied inputs
+  uint64_t inputBytesInUse = 0;  ///< of that, in tensors and in inputs that are lent to calls
+  /// The largest tensor that fits without more memory from the system.
+  uint64_t inputLargestFreeBlock = 0;
+  CopyCounters copied;  ///< as copyCounters()
 };
 
 }  // namespace isopool

@@ -61,6 +61,31 @@ struct DeclareInputSegment {
   MSGPACK_DEFINE_ARRAY(segment, bytes)
 };
 
+/// The client has removed a segment of its input arena: it refers to no block of it, does not map
+/// it, and has returned its pages to the system. The supervisor makes the workers unmap it and
+/// answers with kInputSegmentReleased. Since protocol version 5.
+struct RetireInputSegment {
+  static constexpr MessageType kType = MessageType::kRetireInputSegment;
+  uint32_t segment = 0;
+  MSGPACK_DEFINE_ARRAY(segment)
+};
+
+/// Answers kUnmapOutputSegment.
+struct OutputSegmentUnmapped {
+  static constexpr MessageType kType = MessageType::kOutputSegmentUnmapped;
+  uint64_t epoch = 0;
+  uint32_t segment = 0;
+  MSGPACK_DEFINE_ARRAY(epoch, segment)
+};
+
+/// Makes the client's workers return their free memory for its results to the system now. Since
+/// protocol version 5.
+struct TrimMemory {
+  static constexpr MessageType kType = MessageType::kTrimMemory;
+  uint32_t unused = 0;  ///< always 0
+  MSGPACK_DEFINE_ARRAY(unused)
+};
+
 /// A package for every worker of this client, now and later. The client need not wait before it
 /// uses the package: a worker that gets a call with it reads its control socket first. Only a
 /// shared supervisor answers, with kPackageHeld for an archive. Descriptors: the package. An
@@ -177,8 +202,9 @@ struct Welcome {
   uint32_t callLimit = 0;         ///< calls that the client may have in flight; 0: no limit
   uint64_t client = 0;  ///< the supervisor's number of the client, as in workers' status pages
   std::vector<SettingInForce> settings;  ///< of this kind of supervisor; since version 4
+  uint64_t memoryLimit = 0;  ///< bytes that the client may hold; 0: no limit; since version 5
   MSGPACK_DEFINE_ARRAY(protocolVersion, processId, zygoteProcessId, pythonVersion, torchVersion,
-                       livenessWordWorks, shared, callLimit, client, settings)
+                       livenessWordWorks, shared, callLimit, client, settings, memoryLimit)
 };
 
 /// A shared supervisor's answer to kLoadPackage: it refuses the package or holds it. Descriptors:
@@ -280,6 +306,23 @@ struct GrantOutputSegment {
   uint32_t segment = 0;
   uint64_t bytes = 0;
   MSGPACK_DEFINE_ARRAY(epoch, segment, bytes)
+};
+
+/// The worker has removed a segment of its output arena, of which nothing is lent any more: the
+/// client unmaps it and answers with kOutputSegmentUnmapped. Since protocol version 5.
+struct UnmapOutputSegment {
+  static constexpr MessageType kType = MessageType::kUnmapOutputSegment;
+  uint64_t epoch = 0;
+  uint32_t segment = 0;
+  MSGPACK_DEFINE_ARRAY(epoch, segment)
+};
+
+/// Answers kRetireInputSegment: no worker of the client maps the segment any more, and the
+/// supervisor has closed it. The client may use its number again.
+struct InputSegmentReleased {
+  static constexpr MessageType kType = MessageType::kInputSegmentReleased;
+  uint32_t segment = 0;
+  MSGPACK_DEFINE_ARRAY(segment)
 };
 
 /// The supervisor can't serve this client, or can't serve it any more (for example, no common

@@ -10,10 +10,14 @@
 /// zygote_messages.h and worker_messages.h, by the process at the supervisor's other end.
 namespace isopool::ipc {
 
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 /// The oldest version that this build supports. Both sides send their range; the supervisor chooses
 /// the highest version that both support.
 inline constexpr uint32_t kOldestProtocolVersion = 3;
+
+/// The first version in which segments are retired: RetireInputSegment, UnmapOutputSegment,
+/// TrimMemory.
+inline constexpr uint32_t kRetiresSegments = 5;
 
 enum class MessageType : uint32_t {
   // client -> supervisor
@@ -34,6 +38,9 @@ enum class MessageType : uint32_t {
   kRequestSettings,
   kReportCalls,
   kRequestAction,
+  kRetireInputSegment,
+  kOutputSegmentUnmapped,
+  kTrimMemory,
   // supervisor -> client
   kWelcome = 100,
   kIntroduceWorker,
@@ -51,6 +58,8 @@ enum class MessageType : uint32_t {
   kCallTimeOver,
   kSettingsInForce,
   kActionDone,
+  kInputSegmentReleased,
+  kUnmapOutputSegment,
   // supervisor -> zygote
   kForkWorker = 200,
   // zygote -> supervisor
@@ -68,12 +77,16 @@ enum class MessageType : uint32_t {
   kRefuseOutputSegment,
   kRefuseInputSegment,
   kSetTitle,
+  kUnmapInputSegment,
+  kTrimOutput,
   // worker -> supervisor
   kWorkerReady = 500,
   kChannelAttached,
   kRequestOutputSegment,
   kChannelDetached,
   kForbiddenAct,
+  kInputSegmentUnmapped,
+  kRetireOutputSegment,
 };
 
 }  // namespace isopool::ipc

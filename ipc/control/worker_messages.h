@@ -78,7 +78,9 @@ struct RefuseOutputSegment {
   uint64_t client = 0;
   std::string text;          ///< names the limit and its setting
   bool clientLimit = false;  ///< the limit is the client's; otherwise the worker's
-  MSGPACK_DEFINE_ARRAY(client, text, clientLimit)
+  /// No limit was met: the system refuses the memory, for example for lack of descriptors.
+  bool ofSystem = false;
+  MSGPACK_DEFINE_ARRAY(client, text, clientLimit, ofSystem)
 };
 
 /// The client may not have this segment of its input arena: the worker refuses calls that lie in it
@@ -89,6 +91,22 @@ struct RefuseInputSegment {
   uint32_t segment = 0;
   std::string text;
   MSGPACK_DEFINE_ARRAY(client, segment, text)
+};
+
+/// The client has removed a segment of its input arena: unmap it between two calls, then answer
+/// with kInputSegmentUnmapped. kMapInputSegment may have been refused.
+struct UnmapInputSegment {
+  static constexpr MessageType kType = MessageType::kUnmapInputSegment;
+  uint64_t client = 0;
+  uint32_t segment = 0;
+  MSGPACK_DEFINE_ARRAY(client, segment)
+};
+
+/// Return the free memory for the client's results to the system now.
+struct TrimOutput {
+  static constexpr MessageType kType = MessageType::kTrimOutput;
+  uint64_t client = 0;
+  MSGPACK_DEFINE_ARRAY(client)
 };
 
 /// What the worker is from now on, for people who look at the system's processes: "spare", "worker
@@ -129,6 +147,25 @@ struct ChannelDetached {
   static constexpr MessageType kType = MessageType::kChannelDetached;
   uint64_t client = 0;
   MSGPACK_DEFINE_ARRAY(client)
+};
+
+/// Answers kUnmapInputSegment: the worker has unmapped and closed the segment.
+struct InputSegmentUnmapped {
+  static constexpr MessageType kType = MessageType::kInputSegmentUnmapped;
+  uint64_t client = 0;
+  uint32_t segment = 0;
+  MSGPACK_DEFINE_ARRAY(client, segment)
+};
+
+/// The worker has removed a segment of the output arena of a client's channel: it has got back all
+/// that it had lent of it, does not map it, and has returned its pages to the system. Not the first
+/// segment (number 1). The supervisor makes the client unmap it, and counts it until no process can
+/// write to it any more.
+struct RetireOutputSegment {
+  static constexpr MessageType kType = MessageType::kRetireOutputSegment;
+  uint64_t client = 0;
+  uint32_t segment = 0;
+  MSGPACK_DEFINE_ARRAY(client, segment)
 };
 
 /// ForbiddenAct::act of a call that failed because it needed more memory than the worker may have.

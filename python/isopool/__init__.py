@@ -64,6 +64,7 @@ from isopool._native import (  # noqa: E402
     Recycling,
     ResultStream,
     WorkerStatistics,
+    trim_shared_memory,
 )
 from isopool.errors import (  # noqa: E402
     ArenaFull,
@@ -121,6 +122,7 @@ __all__ = [
     "WorkerStatistics",
     "batch",
     "retry_batch",
+    "trim_shared_memory",
 ]
 
 

@@ -2,6 +2,7 @@
 // isopool._native: the C++ client for Python. isopool/__init__.py imports torch before it.
 #include <pybind11/pybind11.h>
 
+#include "isopool/shared_memory.h"
 #include "python/native/errors.h"
 #include "python/native/model.h"
 #include "python/native/objects.h"
@@ -23,6 +24,11 @@ PYBIND11_MODULE(_native, module) {
   isopool::python::definePool(module);
   module.def("tensor_of", &isopool::python::tensorOf, pybind11::arg("buffer"),
              "The bytes of a buffer as a uint8 tensor, without a copy. Do not write to it.");
+  module.def("trim_shared_memory", &isopool::trimSharedMemory,
+             pybind11::call_guard<pybind11::gil_scoped_release>(),
+             "Returns the memory that this program shares with its workers and that is free now to "
+             "the system, and the number of bytes. That happens by itself when the memory has been "
+             "free for some seconds. The workers return theirs when no call runs.");
   module.attr("version") = ISOPOOL_VERSION;
   module.attr("torch_version") = ISOPOOL_TORCH_VERSION;
 }

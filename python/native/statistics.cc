@@ -104,7 +104,10 @@ void defineStatistics(py::module_& module) {
       .def_property_readonly(
           "copied", [](const PoolStatistics& self) { return asDict(self.copied); },
           "Bytes of tensors that were copied since the program began, by the reason.")
-      .def_readonly("input_bytes", &PoolStatistics::inputBytes, "Shared memory for arguments.")
+      .def_readonly("input_bytes", &PoolStatistics::inputBytes,
+                    "Shared memory that the program holds for arguments.")
+      .def_readonly("input_largest_free_block", &PoolStatistics::inputLargestFreeBlock,
+                    "The largest argument that fits without more memory from the system.")
       .def_readonly("input_bytes_in_use", &PoolStatistics::inputBytesInUse,
                     "Of that, in tensors that are alive.");
 }

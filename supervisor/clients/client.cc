@@ -86,6 +86,13 @@ void Client::dispatch(ipc::Frame& frame) {
       return closePool(PoolId(ipc::decodeMessage<ipc::ClosePool>(frame).pool));
     case MessageType::kDeclareInputSegment:
       return declareInputSegment(frame);
+    case MessageType::kRetireInputSegment:
+      return retireInputSegment(ipc::decodeMessage<ipc::RetireInputSegment>(frame));
+    case MessageType::kOutputSegmentUnmapped:
+      return outputSegmentUnmapped(ipc::decodeMessage<ipc::OutputSegmentUnmapped>(frame));
+    case MessageType::kTrimMemory:
+      ipc::decodeMessage<ipc::TrimMemory>(frame);
+      return trimOutputs();
     case MessageType::kLoadPackage:
       return loadPackage(frame);
     case MessageType::kConfirmPackage:
@@ -157,6 +164,7 @@ void Client::sendWelcome(ipc::Welcome welcome) {
   }
   welcome.client = id_.value;
   welcome.protocolVersion = protocolVersion_;
+  welcome.memoryLimit = limits().memory;
   for (const auto& [key, value, source] : services_.options.settings) {
     welcome.settings.push_back({key, value, source});
   }
@@ -204,7 +212,7 @@ void Client::sendStatistics(uint64_t token) {
   statistics.token = token;
   statistics.zygoteRestarts = services_.zygote.restarts();
   statistics.zygoteProcessId = services_.zygote.pid();
-  statistics.sharedBytes = inputBytes_ + packageBytes();
+  statistics.sharedBytes = declaredBytes() + packageBytes();
   if (group_ == nullptr) return connection_.send(statistics);
   statistics.restarts = group_->restarts();
   for (const auto& [epoch, worker] : group_->workers()) {
@@ -286,12 +294,14 @@ void Client::workerDied(Epoch epoch, const ExitStatus& status) {
   countCallsOf(epoch);
   connection_.send(ipc::WorkerDied{epoch.value, status.signal, status.exitCode});
   ipc::reachCrashPoint(ipc::CrashPoint::kWorkerDiedSent);
+  releaseRetiredInputs();
 }
 
 void Client::channelClosed(Epoch epoch) {
   countCallsOf(epoch);
   connection_.send(ipc::ChannelClosed{epoch.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelClosedSent);
+  releaseRetiredInputs();
 }
 
 void Client::onChannelCorrupt() {
@@ -305,7 +315,7 @@ ipc::ReportedClient Client::reportFigures() const {
   entry.number = id_.value;
   entry.attachedMilliseconds = static_cast<uint64_t>(
       std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - attachedAt_).count());
-  entry.inputBytes = inputBytes_;
+  entry.inputBytes = declaredBytes();
   entry.packageBytes = packageBytes();
   entry.outputBytes = outputBytes();
   entry.models = packages_.size();

@@ -44,9 +44,9 @@ class Client : public GroupClient {
   ClientId id() const final { return id_; }
   void appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const;
   /// Bytes of its input segments.
-  uint64_t declaredBytes() const { return inputBytes_; }
-  /// Descriptors that isopoold keeps for its input segments and packages.
-  size_t declaredDescriptors() const { return segmentsHeld_ + packages_.size(); }
+  uint64_t declaredBytes() const { return inputBytes_ + retiredInputBytes(); }
+  /// Descriptors that isopoold keeps for its input segments, packages and results.
+  size_t declaredDescriptors() const;
 
  protected:
   Client(Services& services, ClientId id, base::Fd socket, Over over);
@@ -129,6 +129,8 @@ class Client : public GroupClient {
   void handle(ipc::Frame& frame);
   void hello(ipc::Frame& frame);
   void declareInputSegment(ipc::Frame& frame);
+  void retireInputSegment(const ipc::RetireInputSegment& message);
+  void outputSegmentUnmapped(const ipc::OutputSegmentUnmapped& message);
   void loadPackage(ipc::Frame& frame);
   void confirmPackage(const ipc::ConfirmPackage& message);
   void unloadPackage(const ipc::UnloadPackage& message);
@@ -146,8 +148,13 @@ class Client : public GroupClient {
   void workerDied(base::Epoch epoch, const ExitStatus& status) override;
   void channelClosed(base::Epoch epoch) override;
   void segmentWanted(Worker& worker, uint64_t bytes) override;
+  void segmentRetired(Worker& worker, uint32_t segment) override;
+  void inputUnmapped() override { releaseRetiredInputs(); }
   void onChannelCorrupt() override;
 
+  void releaseRetiredInputs();
+  bool isUnmapping(uint32_t segment) const;
+  void trimOutputs();
   void grantSegment(base::Epoch epoch, uint32_t number, uint64_t bytes, base::Fd segment,
                     const std::string& failure);
   void countCallsOf(base::Epoch epoch);
@@ -155,6 +162,7 @@ class Client : public GroupClient {
   void tell(Worker& worker, uint32_t number, const Package& package);
   template <typename Visit>
   void visitListeningWorkers(Visit&& visit) const;
+  uint64_t retiredInputBytes() const;
   uint64_t packageBytes() const;
   uint64_t sumOverWorkers(uint64_t (Attachment::*figure)() const) const;
   uint64_t outputBytes() const;
@@ -173,8 +181,11 @@ class Client : public GroupClient {
   bool over_ = false;
   std::map<uint32_t, Package> packages_;
   std::map<uint32_t, std::shared_ptr<InputSegment>> inputSegments_;
-  size_t segmentsHeld_ = 0;   ///< segments that are not refused
-  uint64_t inputBytes_ = 0;   ///< bytes of those
+  /// Segments that the client has retired and a worker may still map.
+  std::map<uint32_t, std::shared_ptr<InputSegment>> retiredInputs_;
+  size_t segmentsHeld_ = 0;     ///< segments with a descriptor: declared or retired, not refused
+  size_t segmentsRefused_ = 0;  ///< of inputSegments_
+  uint64_t inputBytes_ = 0;     ///< bytes of the declared ones
   uint64_t callsOfPast_ = 0;  ///< calls completed by workers that have died or detached the client
   uint64_t overdueCalls_ = 0;
   Refusals refusals_{};

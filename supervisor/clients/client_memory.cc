@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A client's memory: the segments that it declares, the packages that it loads, the segments that
 // workers get for its results, and the limits of all of these.
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -24,9 +25,12 @@ constexpr size_t kLongestReportedName = 256;
 constexpr size_t kMostRefusedSegments = 4096;
 
 // Rounds up to a multiple of a quarter of the largest power of two in `bytes`: at most a quarter is
-// unused.
-uint64_t sizeClass(uint64_t bytes) {
-  if (bytes <= kSmallestSegment) return kSmallestSegment;
+// unused. For many small results a segment is larger, so that segments stay few: each one takes a
+// descriptor.
+uint64_t sizeClass(uint64_t bytes, uint64_t present) {
+  if (bytes <= kSmallestSegment) {
+    return std::max<uint64_t>(kSmallestSegment, ipc::roundUpToPages(present / 8));
+  }
   const uint64_t step = std::bit_floor(bytes) / 4;
   return (bytes + step - 1) / step * step;
 }
@@ -50,12 +54,16 @@ uint64_t Client::sumOverWorkers(uint64_t (Attachment::*figure)() const) const {
 
 uint64_t Client::outputBytes() const { return sumOverWorkers(&Attachment::outputBytes); }
 
+size_t Client::declaredDescriptors() const {
+  return segmentsHeld_ + packages_.size() + sumOverWorkers(&Attachment::outputDescriptors);
+}
+
 uint64_t Client::handleBytes() const { return sumOverWorkers(&Attachment::handleBytes); }
 
 std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
   const uint64_t limit = limits().memory;
   if (limit == 0) return {};
-  const uint64_t held = inputBytes_ + packageBytes() + outputBytes() + handleBytes();
+  const uint64_t held = declaredBytes() + packageBytes() + outputBytes() + handleBytes();
   if (bytes <= limit && held <= limit - bytes) return {};
   return std::string(what) + " of " + std::to_string(bytes) +
          " bytes is refused: the program holds " + std::to_string(held) +
@@ -71,7 +79,8 @@ void Client::declareInputSegment(ipc::Frame& frame) {
   if (!ipc::memoryObjectHas(segment->object, segment->bytes, ipc::Seal::kFixedSize)) {
     throw ProtocolError("an input segment does not have the declared size, or is not sealed");
   }
-  if (!inputSegments_.try_emplace(message.segment, segment).second) {
+  if (retiredInputs_.count(message.segment) != 0 ||
+      !inputSegments_.try_emplace(message.segment, segment).second) {
     throw ProtocolError("an input segment was declared twice");
   }
   ClientLimit met = ClientLimit::kMemory;
@@ -86,13 +95,62 @@ void Client::declareInputSegment(ipc::Frame& frame) {
   } else {
     segment->object.close();
     countRefusal(met);
-    if (inputSegments_.size() - segmentsHeld_ > kMostRefusedSegments) {
+    trimOutputs();  // for the next one
+    if (++segmentsRefused_ > kMostRefusedSegments) {
       return refuse("the program still declares segments for inputs after " +
                     std::to_string(kMostRefusedSegments) +
                     " refusals; the last reason: " + segment->refusal);
     }
   }
   visitListeningWorkers([&](Worker& worker) { worker.mapSegment(id_, message.segment, segment); });
+}
+
+void Client::retireInputSegment(const ipc::RetireInputSegment& message) {
+  const auto found = inputSegments_.find(message.segment);
+  if (found == inputSegments_.end()) {
+    throw ProtocolError("RetireInputSegment of a segment that is not declared");
+  }
+  if (found->second->refusal.empty()) {
+    inputBytes_ -= found->second->bytes;
+  } else {
+    --segmentsRefused_;
+  }
+  retiredInputs_.insert(inputSegments_.extract(found));
+  visitListeningWorkers([&](Worker& worker) { worker.unmapSegment(id_, message.segment); });
+  releaseRetiredInputs();
+}
+
+// A worker that is being detached or has died uses no number any more.
+bool Client::isUnmapping(uint32_t segment) const {
+  bool found = false;
+  visitListeningWorkers([&](Worker& worker) {
+    found = found || worker.attachment(id_)->unmapping.count(segment) != 0;
+  });
+  return found;
+}
+
+void Client::releaseRetiredInputs() {
+  for (auto entry = retiredInputs_.begin(); entry != retiredInputs_.end();) {
+    const auto& [number, segment] = *entry;
+    if (isUnmapping(number)) {
+      ++entry;
+      continue;
+    }
+    if (segment->refusal.empty()) --segmentsHeld_;
+    connection_.send(ipc::InputSegmentReleased{number});
+    ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentReleasedSent);
+    entry = retiredInputs_.erase(entry);
+  }
+}
+
+// The client has emptied these segments. The kernel knows whether it is true, and whether any
+// process has written to them since.
+uint64_t Client::retiredInputBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [number, segment] : retiredInputs_) {
+    bytes += ipc::heldBytes(segment->object);
+  }
+  return bytes;
 }
 
 template <typename Visit>
@@ -160,25 +218,38 @@ void Client::unloadPackage(const ipc::UnloadPackage& message) {
 void Client::segmentWanted(Worker& worker, uint64_t bytes) {
   const uint64_t limit = services_.options.outputArenaLimit;
   Attachment& attachment = *worker.attachment(id_);
-  uint64_t size = bytes <= limit ? sizeClass(bytes) : bytes;
+  attachment.closeRetired();
+  uint64_t size = bytes <= limit ? sizeClass(bytes, attachment.outputBytes()) : bytes;
   if (!refusalOfMemory(size, "").empty()) size = ipc::roundUpToPages(bytes);
   const std::string refusal = refusalOfMemory(size, "shared memory for results");
+  // What the worker has removed counts until the client has unmapped it.
+  attachment.wantedBytes = bytes;
   if (!refusal.empty()) {
+    trimOutputs();
+    if (attachment.awaitsClient()) return;
+    attachment.wantedBytes = 0;
     countRefusal(ClientLimit::kMemory);
-    return worker.send(ipc::RefuseOutputSegment{id_.value, refusal, /*clientLimit=*/true});
+    return worker.send(
+        ipc::RefuseOutputSegment{id_.value, refusal, /*clientLimit=*/true, /*ofSystem=*/false});
   }
   std::optional<uint32_t> number = attachment.reserveSegment(size, limit);
   if (!number && bytes <= limit) {
-    size = ipc::roundUpToPages(bytes);
+    // Small results share what is left, so that segments stay few.
+    const uint64_t left = limit - std::min(limit, attachment.outputBytes());
+    const uint64_t shared =
+        bytes <= kSmallestSegment ? left / ipc::kPageBytes * ipc::kPageBytes : 0;
+    size = std::max<uint64_t>(ipc::roundUpToPages(bytes), std::min(size, shared));
     number = attachment.reserveSegment(size, limit);
   }
+  if (!number && attachment.awaitsClient()) return;
+  attachment.wantedBytes = 0;
   if (!number) {
     worker.send(ipc::RefuseOutputSegment{
         id_.value,
         "the worker's output arena holds " + std::to_string(attachment.outputBytes()) +
             " bytes, another " + std::to_string(bytes) + " would exceed the limit of " +
             std::to_string(limit) + " bytes (ISOPOOL_OUTPUT_ARENA_LIMIT)",
-        /*clientLimit=*/false});
+        /*clientLimit=*/false, /*ofSystem=*/false});
     return;
   }
   services_.stock.makeSegment(size, [self = self_.weak(), epoch = worker.epoch(), number = *number,
@@ -197,13 +268,43 @@ void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, base::Fd
   if (attachment == nullptr) return;
   if (!segment.valid()) {
     attachment->releaseSegment(bytes);
-    worker->send(ipc::RefuseOutputSegment{id_.value, failure, /*clientLimit=*/false});
+    worker->send(ipc::RefuseOutputSegment{id_.value, failure, /*clientLimit=*/false,
+                                          /*ofSystem=*/true});
     return;
   }
   // To the client first: it must know the segment before the worker writes a result into it.
   connection_.send(ipc::GrantOutputSegment{epoch.value, number, bytes}, {segment.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentGranted);
-  worker->grantOutput({id_.value, number, bytes}, std::move(segment));
+  const auto shared = std::make_shared<const base::Fd>(std::move(segment));
+  attachment->granted(number, bytes, shared);
+  worker->grantOutput({id_.value, number, bytes}, shared);
+}
+
+void Client::segmentRetired(Worker& worker, uint32_t segment) {
+  if (protocolVersion_ >= ipc::kRetiresSegments) {
+    connection_.send(ipc::UnmapOutputSegment{worker.epoch().value, segment});
+    return ipc::reachCrashPoint(ipc::CrashPoint::kUnmapOutputSegmentSent);
+  }
+  // An older client keeps it mapped: then it counts as long as the channel lives.
+  worker.attachment(id_)->unmappedByClient(segment);
+}
+
+void Client::outputSegmentUnmapped(const ipc::OutputSegmentUnmapped& message) {
+  Worker* worker = group_ != nullptr ? group_->find(Epoch(message.epoch)) : nullptr;
+  Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
+  // The worker may have died, or the channel may have been replaced, since UnmapOutputSegment was
+  // sent.
+  if (attachment == nullptr || !attachment->unmappedByClient(message.segment)) return;
+  attachment->closeRetired();
+  if (worker->stage() == Worker::Stage::kDying || !attachment->listening()) return;
+  const uint64_t wanted = std::exchange(attachment->wantedBytes, 0);
+  if (wanted != 0) segmentWanted(*worker, wanted);
+}
+
+void Client::trimOutputs() {
+  visitListeningWorkers([&](Worker& worker) {
+    if (worker.attachment(id_)->knownToWorker()) worker.send(ipc::TrimOutput{id_.value});
+  });
 }
 
 }  // namespace isopool::supervisor

@@ -3,10 +3,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
 #include "ipc/channel/layout.h"
+#include "ipc/crash_point.h"
+#include "ipc/memory/memory_object.h"
 
 namespace isopool::supervisor {
 
@@ -34,6 +37,50 @@ std::optional<uint32_t> Attachment::reserveSegment(uint64_t bytes, uint64_t limi
   if (bytes > limit || outputBytes_ > limit - bytes) return std::nullopt;
   outputBytes_ += bytes;
   return ++lastSegment_;
+}
+
+void Attachment::granted(uint32_t number, uint64_t bytes, std::shared_ptr<const base::Fd> object) {
+  outputs_[number] = {.object = std::move(object), .bytes = bytes};
+}
+
+bool Attachment::retire(uint32_t number) {
+  const auto found = outputs_.find(number);
+  if (found == outputs_.end() || found->second.state != OutputSegment::State::kGranted) {
+    return false;
+  }
+  found->second.state = OutputSegment::State::kAwaitsClient;
+  return true;
+}
+
+bool Attachment::unmappedByClient(uint32_t number) {
+  const auto found = outputs_.find(number);
+  if (found == outputs_.end() || found->second.state != OutputSegment::State::kAwaitsClient) {
+    return false;
+  }
+  found->second.state = OutputSegment::State::kUnmapped;
+  return true;
+}
+
+void Attachment::closeRetired() {
+  for (auto entry = outputs_.begin(); entry != outputs_.end();) {
+    const OutputSegment& segment = entry->second;
+    // The kernel grants the seal only if there is no writable mapping, and none can be made then.
+    if (segment.state == OutputSegment::State::kUnmapped &&
+        ipc::releasePages(segment.object->get(), 0, segment.bytes) &&
+        ipc::isWritableNoMore(*segment.object)) {
+      outputBytes_ -= segment.bytes;
+      entry = outputs_.erase(entry);
+      ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentClosed);
+    } else {
+      ++entry;
+    }
+  }
+}
+
+bool Attachment::awaitsClient() const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [](const auto& entry) {
+    return entry.second.state == OutputSegment::State::kAwaitsClient;
+  });
 }
 
 uint64_t Attachment::sharedBytes() const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -52,11 +53,31 @@ class Attachment {
   bool knownToWorker() const { return stage != Stage::kIntroduced && stage != Stage::kMapped; }
   bool usable() const { return stage == Stage::kUsable; }
 
+  /// A client may retire memory for its inputs: the numbers of its segments that the worker has to
+  /// unmap, and has not yet.
+  std::set<uint32_t> unmapping;
+
   /// Counts another output segment. Returns its number, or nothing if the sum of all would exceed
   /// `limit` bytes. Numbers are not used again.
   std::optional<uint32_t> reserveSegment(uint64_t bytes, uint64_t limit);
   /// Undoes reserveSegment() for a segment that could not be made.
   void releaseSegment(uint64_t bytes) { outputBytes_ -= bytes; }
+  /// The segment was made: `object`, which is kept until nobody can use it any more.
+  void granted(uint32_t number, uint64_t bytes, std::shared_ptr<const base::Fd> object);
+  /// The worker says that it has removed the segment. Returns false if it has no such segment. It
+  /// awaits unmappedByClient() from now on.
+  bool retire(uint32_t number);
+  /// The client has unmapped a segment. Returns false if the worker has not removed it.
+  bool unmappedByClient(uint32_t number);
+  /// Counts no longer the removed segments that no process can write to any more: neither worker
+  /// nor client has to be trusted.
+  void closeRetired();
+  /// The descriptors that are kept for output segments.
+  uint64_t outputDescriptors() const { return outputs_.size(); }
+  /// True if the client has yet to unmap a removed segment.
+  bool awaitsClient() const;
+  /// A request of the worker that waits for that; 0: none.
+  uint64_t wantedBytes = 0;
   /// Bytes of all output segments.
   uint64_t outputBytes() const { return outputBytes_; }
   /// Bytes of all memory of the channel: control segments and output segments.
@@ -89,23 +110,32 @@ class Attachment {
   /// however often they change.
   struct Untold {
     bool empty() const {
-      return packages.empty() && segments.empty() && outputs.empty() && droppedPackages.empty();
+      return packages.empty() && segments.empty() && outputs.empty() && droppedPackages.empty() &&
+             droppedSegments.empty();
     }
 
     ipc::AttachChannel channel;  ///< in Stage::kMapped
     std::map<uint32_t, std::pair<ipc::MapPackage, std::shared_ptr<PackageMemory>>> packages;
     std::deque<std::pair<uint32_t, std::shared_ptr<InputSegment>>> segments;
-    std::deque<std::pair<ipc::AddOutputSegment, base::Fd>> outputs;
+    std::deque<std::pair<ipc::AddOutputSegment, std::shared_ptr<const base::Fd>>> outputs;
     /// Packages that the client has dropped; true for those that the worker has mapped.
     std::map<uint32_t, bool> droppedPackages;
+    std::deque<uint32_t> droppedSegments;  ///< that the worker has mapped, or was refused
   } untold;
   bool inLine = false;                    ///< the client is in Worker::line_
   uint64_t inputBytes = 0;                ///< of the client's input segments
   std::map<uint32_t, uint64_t> packages;  ///< bytes of each package of the client
 
  private:
+  struct OutputSegment {
+    std::shared_ptr<const base::Fd> object;
+    uint64_t bytes = 0;
+    enum class State { kGranted, kAwaitsClient, kUnmapped } state = State::kGranted;
+  };
+
   uint64_t outputBytes_;
   uint32_t lastSegment_ = 1;
+  std::map<uint32_t, OutputSegment> outputs_;  ///< without the first one, which is never removed
 };
 
 }  // namespace isopool::supervisor

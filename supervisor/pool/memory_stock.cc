@@ -9,6 +9,7 @@
 #include "base/log/log.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
+#include "ipc/memory/creation_failure.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::supervisor {
@@ -87,6 +88,8 @@ void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
     try {
       *segment = ipc::createMemoryObject("isopool:output", bytes);
       ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentMade);
+    } catch (const base::SystemCallError& error) {
+      failure = ipc::creationFailureInWords(error, "isopoold");
     } catch (const std::exception& error) {
       failure = error.what();
     }

@@ -153,6 +153,7 @@ void Worker::detach(ClientId client) {
   attachment->untold.packages.clear();
   attachment->untold.segments.clear();
   attachment->untold.droppedPackages.clear();
+  attachment->untold.droppedSegments.clear();
   if (!known) {
     events_.detached(client);
     return forget(client);
@@ -276,7 +277,17 @@ void Worker::mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputS
   tell(client);
 }
 
-void Worker::grantOutput(const ipc::AddOutputSegment& message, base::Fd segment) {
+void Worker::unmapSegment(ClientId client, uint32_t number) {
+  Attachment& attachment = attachments_.at(client);
+  const auto isIt = [number](const auto& entry) { return entry.first == number; };
+  if (std::erase_if(attachment.untold.segments, isIt) > 0) return;
+  attachment.unmapping.insert(number);
+  attachment.untold.droppedSegments.push_back(number);
+  tell(client);
+}
+
+void Worker::grantOutput(const ipc::AddOutputSegment& message,
+                         std::shared_ptr<const base::Fd> segment) {
   const ClientId client(message.client);
   allowMemory();
   attachments_.at(client).untold.outputs.emplace_back(message, std::move(segment));
@@ -318,7 +329,7 @@ bool Worker::tellNext(ClientId client, Attachment& attachment) {
     ipc::reachCrashPoint(ipc::CrashPoint::kAttachChannelSent);
   } else if (!untold.outputs.empty()) {
     const auto& [message, segment] = untold.outputs.front();
-    if (!connection_->offer(message, {segment.get()})) return false;
+    if (!connection_->offer(message, {segment->get()})) return false;
     untold.outputs.pop_front();
     ipc::reachCrashPoint(ipc::CrashPoint::kAddOutputSegmentSent);
   } else if (!untold.packages.empty()) {
@@ -335,6 +346,10 @@ bool Worker::tellNext(ClientId client, Attachment& attachment) {
       return false;
     }
     untold.segments.pop_front();
+  } else if (!untold.droppedSegments.empty()) {
+    send(ipc::UnmapInputSegment{client.value, untold.droppedSegments.front()});
+    untold.droppedSegments.pop_front();
+    ipc::reachCrashPoint(ipc::CrashPoint::kUnmapInputSegmentSent);
   } else {
     tellOfDropped(client, untold.droppedPackages);
   }
@@ -436,12 +451,38 @@ void Worker::handle(ipc::Frame& frame) {
       if (attachment->listening()) events_.segmentWanted(ClientId(request.client), request.bytes);
       return;
     }
+    case ipc::MessageType::kRetireOutputSegment:
+      return outputRetired(ipc::decodeMessage<ipc::RetireOutputSegment>(frame));
+    case ipc::MessageType::kInputSegmentUnmapped:
+      return inputUnmapped(ipc::decodeMessage<ipc::InputSegmentUnmapped>(frame));
     case ipc::MessageType::kForbiddenAct:
       return forbiddenAct(ipc::decodeMessage<ipc::ForbiddenAct>(frame));
     default:
       throw ipc::ProtocolError("unexpected message of type " +
                                std::to_string(static_cast<uint32_t>(frame.type)));
   }
+}
+
+void Worker::outputRetired(const ipc::RetireOutputSegment& message) {
+  const ClientId client(message.client);
+  Attachment* attachment = this->attachment(client);
+  if (attachment == nullptr || !attachment->knownToWorker()) {
+    throw ipc::ProtocolError("RetireOutputSegment for an unknown channel");
+  }
+  if (!attachment->listening()) return;
+  if (!attachment->retire(message.segment)) {
+    throw ipc::ProtocolError("RetireOutputSegment of a segment that the worker does not have");
+  }
+  events_.segmentRetired(client, message.segment);
+}
+
+void Worker::inputUnmapped(const ipc::InputSegmentUnmapped& message) {
+  const ClientId client(message.client);
+  Attachment* attachment = this->attachment(client);
+  if (attachment == nullptr || !attachment->knownToWorker()) {
+    throw ipc::ProtocolError("InputSegmentUnmapped for an unknown channel");
+  }
+  if (attachment->unmapping.erase(message.segment) != 0) events_.inputUnmapped(client);
 }
 
 void Worker::forbiddenAct(const ipc::ForbiddenAct& message) {

@@ -45,6 +45,10 @@ class Worker {
     std::function<void(ClientId)> detached;
     /// The worker needs another output segment, of at least `bytes`, for results to the client.
     std::function<void(ClientId, uint64_t bytes)> segmentWanted;
+    /// The worker has removed an output segment of the client: Attachment::retire() has it.
+    std::function<void(ClientId, uint32_t segment)> segmentRetired;
+    /// The worker has unmapped a segment of the client's inputs, see Attachment::unmapping.
+    std::function<void(ClientId)> inputUnmapped;
     /// User code tried an act that the sandbox forbids; `first`: for the first time in this worker.
     std::function<void(const std::string& act, uint64_t times, bool first)> forbidden;
     /// Returns where a line of its output comes from. Needed with Options::collectOutput.
@@ -76,7 +80,7 @@ class Worker {
     connection_->send(message, descriptors);
   }
 
-  // Messages of the next four functions wait in the client's attachment until there is room in the
+  // Messages of the next five functions wait in the client's attachment until there is room in the
   // queue: the worker reads no messages while it runs a call. The client must have an attachment.
 
   /// Makes the worker map a package of the client.
@@ -85,8 +89,11 @@ class Worker {
   void unmapPackage(ClientId client, uint32_t package);
   /// Makes the worker map memory for the client's inputs, or note that the memory was refused.
   void mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputSegment> segment);
+  /// Makes the worker unmap memory for the client's inputs: Attachment::unmapping has its number
+  /// until the worker has answered, unless the worker was not told of the segment.
+  void unmapSegment(ClientId client, uint32_t number);
   /// Gives the worker memory for results to the client.
-  void grantOutput(const ipc::AddOutputSegment& message, base::Fd segment);
+  void grantOutput(const ipc::AddOutputSegment& message, std::shared_ptr<const base::Fd> segment);
 
   /// Adds a channel to a client; the caller then sends IntroduceWorker to the client. Sets no
   /// deadline: the client has to answer, and it may be stopped.
@@ -160,6 +167,8 @@ class Worker {
   void forkSettled(const ForkOutcome& outcome);
   void handle(ipc::Frame& frame);
   void forbiddenAct(const ipc::ForbiddenAct& message);
+  void outputRetired(const ipc::RetireOutputSegment& message);
+  void inputUnmapped(const ipc::InputSegmentUnmapped& message);
   void becomeReady();
   void stop();
   void controlOver(const std::string& reason);

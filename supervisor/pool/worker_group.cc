@@ -367,6 +367,14 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
     const auto member = members_.find(client);
     if (member != members_.end()) member->second->segmentWanted(*find(epoch), bytes);
   };
+  events.segmentRetired = [this, epoch](ClientId client, uint32_t segment) {
+    const auto member = members_.find(client);
+    if (member != members_.end()) member->second->segmentRetired(*find(epoch), segment);
+  };
+  events.inputUnmapped = [this](ClientId client) {
+    const auto member = members_.find(client);
+    if (member != members_.end()) member->second->inputUnmapped();
+  };
   events.forbidden = [this, epoch](const std::string& act, uint64_t times, bool first) {
     totals_.countDenial(act, times);
     // Once in a worker's life: a model may try the same act in every call.

@@ -58,6 +58,10 @@ class GroupClient {
   virtual void channelClosed(base::Epoch epoch) = 0;
   /// The worker needs another output segment for results to the client.
   virtual void segmentWanted(Worker& worker, uint64_t bytes) = 0;
+  /// The worker has removed an output segment, see Attachment::retire().
+  virtual void segmentRetired(Worker& worker, uint32_t segment) = 0;
+  /// A worker has unmapped a segment of the client's inputs, see Attachment::unmapping.
+  virtual void inputUnmapped() = 0;
   /// A worker has closed its channel because the channel contained invalid data.
   virtual void onChannelCorrupt() = 0;
   /// A pool has no worker, and none can be started for a while.

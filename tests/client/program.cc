@@ -350,6 +350,23 @@ int limit(const char* package) {
   return serve();
 }
 
+// Under ISOPOOL_INPUT_ARENA_LIMIT=100MiB, one tensor alive at a time.
+int oneAtATime(const char* package) {
+  begin(package);
+  for (const int64_t megabytes : {20, 30, 40, 50, 60, 90, 50}) {
+    try {
+      const int64_t count = megabytes * 1'000'000;
+      const at::Tensor ordinary = at::ones({count}, at::kByte);
+      (void)pool->object({"sums", ordinary});
+      const at::Tensor x = isopool::empty({count}, at::kByte).fill_(1);
+      say(std::to_string(megabytes) + ": " + std::to_string(isopool::isShared(x)));
+    } catch (const isopool::Error& error) {
+      say(std::to_string(megabytes) + ": " + error.what());
+    }
+  }
+  return serve();
+}
+
 int makeEmpty() {
   try {
     isopool::empty({1000});
@@ -387,6 +404,7 @@ int main(int argc, char** argv) {
       {"fork", [&] { return forking(package); }},
       {"fork_with_tensors", [&] { return forkWithTensors(); }},
       {"limit", [&] { return limit(package); }},
+      {"one_at_a_time", [&] { return oneAtATime(package); }},
       {"empty", [&] { return makeEmpty(); }},
   };
   const auto found = modes.find(mode);

@@ -20,9 +20,9 @@ constexpr size_t kPoints = static_cast<size_t>(CrashPoint::kCount);
 constexpr size_t kOperations = static_cast<size_t>(Operation::kCount);
 
 constexpr std::array<std::string_view, kOperations> kNames{
-    "start",     "open",         "load",       "inline call", "copied call", "shared call",
-    "kept call", "large result", "long words", "session",     "recall",      "worker death",
-    "package",   "relief",       "leave",      "drain"};
+    "start",        "open",         "load",   "inline call", "copied call", "shared call",
+    "kept call",    "large result", "trim",   "long words",  "session",     "recall",
+    "worker death", "package",      "relief", "leave",       "drain"};
 
 using Counts = std::array<std::array<std::atomic<uint32_t>, kOperations>, kPoints>;
 

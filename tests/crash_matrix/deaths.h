@@ -18,6 +18,7 @@ enum class Operation : uint32_t {
   kSharedCall,
   kKeptCall,
   kLargeResult,
+  kTrim,
   kLongWords,
   kSession,
   kRecall,

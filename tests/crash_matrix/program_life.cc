@@ -27,10 +27,11 @@ void requireFilledWith(const at::Tensor& tensor, double value) {
 
 const std::vector<Operation>& lifeOperations() {
   static const std::vector<Operation> operations{
-      Operation::kOpen,       Operation::kLoad,     Operation::kInlineCall,  Operation::kCopiedCall,
-      Operation::kSharedCall, Operation::kKeptCall, Operation::kLargeResult, Operation::kLongWords,
-      Operation::kSession,    Operation::kRecall,   Operation::kWorkerDeath, Operation::kPackage,
-      Operation::kLeave};
+      Operation::kOpen,        Operation::kLoad,       Operation::kInlineCall,
+      Operation::kCopiedCall,  Operation::kSharedCall, Operation::kKeptCall,
+      Operation::kLargeResult, Operation::kTrim,       Operation::kLongWords,
+      Operation::kSession,     Operation::kRecall,     Operation::kWorkerDeath,
+      Operation::kPackage,     Operation::kLeave};
   return operations;
 }
 
@@ -100,6 +101,8 @@ void ProgramLife::act(Operation operation) {
       requireFilledWith(second, 0);
       return;
     }
+    case Operation::kTrim:
+      return trim();
     case Operation::kLongWords: {
       const std::string words(5000, 'y');
       require(object_({"identity", words}).toStringRef() == words, "another text came back");
@@ -221,6 +224,21 @@ void ProgramLife::leave() {
   }
   object_ = {};
   manager_.reset();
+}
+
+/// Has the memory of large tensors in both directions returned to the system.
+void ProgramLife::trim() {
+  requireFilledWith(object_({"add_one", empty({1'500'000}).fill_(1)}).toTensor(), 2);
+  // The worker handles the supervisor's messages between two calls. In the end it has for results
+  // what it had from the start.
+  constexpr uint64_t kFromTheStart = 4 << 20;
+  const bool isBack = waitUntil([&] {
+    trimSharedMemory();
+    object_({"pid"});
+    return manager_->statistics().workers[0].outputBytes <= kFromTheStart;
+  });
+  require(isBack, "the memory of results does not go back");
+  object_({"pid"});
 }
 
 void ProgramLife::usePackage() {

@@ -57,6 +57,7 @@ class ProgramLife {
   void callBehindAStep(const std::function<void(const std::string& gate)>& meanwhile);
   void recall();
   void loseAWorker();
+  void trim();
   void usePackage();
   void leave();
 

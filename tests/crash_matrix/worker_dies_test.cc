@@ -71,6 +71,12 @@ class Sufferer {
         if (reached) suffer(point, 2, operation);
       }
     }
+    for (const CrashPoint point :
+         {CrashPoint::kInputSegmentLeft, CrashPoint::kInputSegmentUnmappedSent,
+          CrashPoint::kOutputSegmentRetired}) {
+      require(suffer(point, 1, Operation::kTrim), "no segment is retired");
+      suffer(point, 2, Operation::kTrim);
+    }
   }
 
   /// Kills the worker; its replacement dies at the point while it starts.
@@ -98,7 +104,8 @@ class Sufferer {
     const pid_t victim = life_.worker();
     // A package is unmapped when the supervisor's message arrives, and no call waits for that.
     const bool comesLater =
-        operation == Operation::kPackage && point == CrashPoint::kPackageUnmapped;
+        operation == Operation::kTrim ||
+        (operation == Operation::kPackage && point == CrashPoint::kPackageUnmapped);
     if (arm(point, nth + passedWhileArming(point))) {
       for (uint32_t i = 0; i < 2 && !isDead(victim); ++i) {
         const auto outcome = life_.perform(operation);

@@ -184,6 +184,10 @@ TEST(FailedAllocationOfAGrowingArena, LeavesNoSegmentUnknownToWorkers) {
 
 /// Is notified of segments; the first `failures` notifications throw bad_alloc.
 struct Listener final : client::SegmentAudience {
+  void segmentRetired(base::SegmentId) override {}
+  void trimIsWanted() override {}
+  uint64_t memoryLimit() const override { return 0; }
+  void trimIsDue() noexcept override {}
   void segmentAdded(base::SegmentId id, const base::Fd&, size_t) override {
     if (--failures >= 0) throw std::bad_alloc();
     last = id.value;
@@ -199,8 +203,8 @@ class GrowingArena : public testing::Test {
  protected:
   // Uses up the free memory of the arena first.
   GrowingArena() {
-    const uint64_t before = arena_.capacityBytes();
-    while (arena_.capacityBytes() == before) grow();
+    const uint64_t before = arena_.heldBytes();
+    while (arena_.heldBytes() == before) grow();
   }
   ~GrowingArena() override {
     for (void* block : blocks_) arena_.freeBlock(block);

@@ -51,6 +51,12 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::ClosePool>(frame);
     case MessageType::kDeclareInputSegment:
       return decode<ipc::DeclareInputSegment>(frame);
+    case MessageType::kRetireInputSegment:
+      return decode<ipc::RetireInputSegment>(frame);
+    case MessageType::kOutputSegmentUnmapped:
+      return decode<ipc::OutputSegmentUnmapped>(frame);
+    case MessageType::kTrimMemory:
+      return decode<ipc::TrimMemory>(frame);
     case MessageType::kLoadPackage:
       return decode<ipc::LoadPackage>(frame);
     case MessageType::kUnloadPackage:
@@ -89,6 +95,10 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::SlotQuarantined>(frame);
     case MessageType::kGrantOutputSegment:
       return decode<ipc::GrantOutputSegment>(frame);
+    case MessageType::kInputSegmentReleased:
+      return decode<ipc::InputSegmentReleased>(frame);
+    case MessageType::kUnmapOutputSegment:
+      return decode<ipc::UnmapOutputSegment>(frame);
     case MessageType::kFailure:
       return decode<ipc::Failure>(frame);
     case MessageType::kStatistics:
@@ -127,6 +137,10 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::DetachChannel>(frame);
     case MessageType::kMapInputSegment:
       return decode<ipc::MapInputSegment>(frame);
+    case MessageType::kUnmapInputSegment:
+      return decode<ipc::UnmapInputSegment>(frame);
+    case MessageType::kTrimOutput:
+      return decode<ipc::TrimOutput>(frame);
     case MessageType::kMapPackage:
       return decode<ipc::MapPackage>(frame);
     case MessageType::kUnmapPackage:
@@ -143,6 +157,10 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::ChannelAttached>(frame);
     case MessageType::kRequestOutputSegment:
       return decode<ipc::RequestOutputSegment>(frame);
+    case MessageType::kInputSegmentUnmapped:
+      return decode<ipc::InputSegmentUnmapped>(frame);
+    case MessageType::kRetireOutputSegment:
+      return decode<ipc::RetireOutputSegment>(frame);
     case MessageType::kChannelDetached:
       return decode<ipc::ChannelDetached>(frame);
     case MessageType::kForbiddenAct:

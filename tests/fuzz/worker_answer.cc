@@ -48,7 +48,8 @@ struct Memory {
   GuardedMemory client{ipc::kClientControlBytes};
   GuardedMemory worker{ipc::kWorkerControlBytes};
   base::Fd output = ipc::createMemoryObject("output", kArenaBytes);
-  c10::Storage shared = *client::InputArena::instance().makeStorage(256);
+  client::NoBlock why;
+  c10::Storage shared = *client::InputArena::instance().makeStorage(256, why);
   std::shared_ptr<client::ArchiveFile> package;
 
   Memory() {

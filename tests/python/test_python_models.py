@@ -255,6 +255,34 @@ def test_tensors_of_empty_and_of_the_allocator_pass_without_a_copy(pool: isopool
     assert "memfd" not in mapped_file(torch.ones(100000).data_ptr())
 
 
+def test_shared_tensors_and_results_are_resized_like_ordinary_ones(pool: isopool.Pool) -> None:
+    add_one = pool.load(lambda x: x + 1)
+    for make in (lambda: pool.empty([1000], torch.float32).fill_(3), lambda: add_one(torch.full([1000], 2.0))):
+        grown = make().resize_(5000)
+        assert grown[:1000].eq(3).all() and grown.fill_(1).sum() == 5000
+        shrunk = make().resize_(10)
+        assert shrunk.eq(3).all()
+        storage = make()
+        storage.untyped_storage().resize_(4 * 4000)
+        assert storage.eq(3).all() and storage.untyped_storage().nbytes() == 16000
+        out = torch.add(torch.ones(4000), 1, out=make().resize_(0))
+        assert out.numel() == 4000 and out.eq(2).all()
+        other = make()
+        other.set_(torch.zeros(7))
+        assert other.tolist() == [0.0] * 7
+        assert add_one(grown).sum() == 10000
+
+
+def test_free_shared_memory_goes_back_when_the_program_wants_it() -> None:
+    with isopool.Pool(1) as pool:
+        tensor = pool.empty([5_000_000], torch.float32).fill_(1)
+        assert pool.statistics().input_bytes >= 20_000_000
+        del tensor
+        assert pool.statistics().input_largest_free_block >= 20_000_000
+        assert isopool.trim_shared_memory() >= 20_000_000
+        assert pool.statistics().input_bytes < 20_000_000
+
+
 def test_statistics_count_calls_and_restarts() -> None:
     with isopool.Pool(1) as pool:
         model = pool.load(abs)

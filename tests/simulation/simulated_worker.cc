@@ -144,6 +144,10 @@ void SimulatedWorker::handle(ipc::Frame& frame) {
       for (const uint32_t package : message.packages) found->second.packages.erase(package);
       return;
     }
+    case ipc::MessageType::kUnmapInputSegment: {
+      const auto message = ipc::decodeMessage<ipc::UnmapInputSegment>(frame);
+      return send(ipc::InputSegmentUnmapped{message.client, message.segment});
+    }
     default:
       return;
   }

@@ -149,8 +149,15 @@ void ControlClient::handle(ipc::Frame& frame) {
       ASSERT_EQ(frame.descriptors.size(), 1u);
       EXPECT_TRUE(ipc::memoryObjectHas(frame.descriptors[0], granted.bytes, ipc::Seal::kFixedSize));
       worker(granted.epoch).segments.push_back(granted);
+      worker(granted.epoch).segmentObjects.push_back(std::move(frame.descriptors[0]));
       return;
     }
+    case ipc::MessageType::kInputSegmentReleased:
+      releasedInputs_.push_back(ipc::decodeMessage<ipc::InputSegmentReleased>(frame).segment);
+      return;
+    case ipc::MessageType::kUnmapOutputSegment:
+      toUnmap_.push_back(ipc::decodeMessage<ipc::UnmapOutputSegment>(frame));
+      return;
     case ipc::MessageType::kDrain:
       drain_ = ipc::decodeMessage<ipc::Drain>(frame);
       return;

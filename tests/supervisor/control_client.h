@@ -33,6 +33,7 @@ class ControlClient {
     std::unique_ptr<ipc::ClientEnd> end;
     std::optional<ipc::WorkerDied> died;
     std::vector<ipc::GrantOutputSegment> segments;
+    std::vector<base::Fd> segmentObjects;
   };
   using SlotKey = std::pair<uint32_t, uint32_t>;  ///< pool, slot
 
@@ -75,6 +76,10 @@ class ControlClient {
   const std::optional<ipc::Drain>& drain() const { return drain_; }
   const std::vector<ipc::CallTimeOver>& callTimesOver() const { return callTimesOver_; }
   const std::vector<uint64_t>& closedChannels() const { return closedChannels_; }
+  /// The segments for inputs whose numbers may be used again, as the supervisor said.
+  const std::vector<uint32_t>& releasedInputs() const { return releasedInputs_; }
+  /// The segments for results that the supervisor wants unmapped.
+  const std::vector<ipc::UnmapOutputSegment>& toUnmap() const { return toUnmap_; }
   const std::vector<uint64_t>& retired() const { return retired_; }
   const std::map<uint32_t, ipc::PackageHeld>& held() const { return held_; }
   /// The descriptors that came with the answers for packages, by the package's number.
@@ -106,6 +111,8 @@ class ControlClient {
   std::vector<ipc::CallTimeOver> callTimesOver_;
   std::vector<uint64_t> closedChannels_;
   std::vector<uint64_t> retired_;
+  std::vector<uint32_t> releasedInputs_;
+  std::vector<ipc::UnmapOutputSegment> toUnmap_;
   std::map<uint32_t, ipc::PackageHeld> held_;
   std::map<uint32_t, base::Fd> offered_;
   uint64_t lastToken_ = 0;

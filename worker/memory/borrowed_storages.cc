@@ -152,7 +152,7 @@ bool BorrowedStorages::leavePages(BorrowedRange& range) {
   pagesCount_.store(pages_.size(), std::memory_order_relaxed);
   // OutputBlocks::free() restores the pages of a block.
   if (!left.privatised || range.segment == nullptr) return true;
-  if (detached_) {
+  if (detached_ || range.segment->rangesLeft > 0) {
     forgetPrivatisedRange();
     return true;
   }
@@ -216,6 +216,7 @@ void BorrowedStorages::release(void* context) {
     base::MutexLock lock(self.mutex_);
     self.unlink(*range);
     lastOfPages = self.leavePages(*range);
+    if (range->segment != nullptr && range->segment->rangesLeft > 0) self.leaveSegment(*range);
   }
   if (range->privatised && range->window.valid()) {
     endPrivatisedRange(range->pages, range->mappedBytes);
@@ -232,40 +233,76 @@ void BorrowedStorages::release(void* context) {
   }
 }
 
+// Of a segment that the client has removed.
+void BorrowedStorages::leaveSegment(BorrowedRange& range) {
+  if (--range.segment->rangesLeft > 0) return;
+  std::erase_if(left_, [&](const auto& segment) { return segment.get() == range.segment; });
+}
+
+void BorrowedStorages::leave(std::unique_ptr<InputSegment> segment) noexcept {
+  base::MutexLock lock(mutex_);
+  try {
+    left_.reserve(left_.size() + 1);
+    segment->rangesLeft = leaveLocked(*segment);
+    if (segment->rangesLeft > 0) left_.push_back(std::move(segment));
+  } catch (const std::bad_alloc&) {
+    // The segment stays mapped: storages may use its addresses.
+    segment.release()->mapping.release();
+  }
+}
+
+// Replaces the segment's pages: private ones where storages are alive, none elsewhere. Any page that
+// stayed shared would keep all memory of the segment allocated. Returns the number of those
+// storages.
+size_t BorrowedStorages::leaveLocked(InputSegment& segment) {
+  size_t ranges = 0;
+  struct Alive {
+    std::byte* end = nullptr;
+    bool isPrivate = false;
+  };
+  std::map<std::byte*, Alive> alive;  // of the segment's addresses, by their begin
+  for (BorrowedRange* range = newest_; range != nullptr; range = range->older) {
+    if (range->segment != &segment) continue;
+    if (range->window.valid()) {
+      if (!range->privatised) range->privatised = privatiseRange(range->pages, range->mappedBytes);
+      range->segment = nullptr;
+      continue;
+    }
+    ++ranges;
+    if (range->bytes == 0) continue;
+    Alive& its = alive[range->pages];
+    its.end = std::max(its.end, range->pages + range->mappedBytes);
+    its.isPrivate = range->shared != nullptr && range->shared->privatised;
+  }
+  std::byte* cursor = segment.mapping.data();
+  std::byte* const segmentEnd = cursor + segment.mapping.bytes();
+  const auto drop = [&](std::byte* to) {
+    if (cursor >= to) return;
+    ::mmap(cursor, static_cast<size_t>(to - cursor), PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  };
+  for (const auto& [first, its] : alive) {
+    drop(first);
+    std::byte* const begin = std::max(cursor, first);
+    if (its.end > begin && !its.isPrivate) {
+      ipc::privatisePages(begin, static_cast<size_t>(its.end - begin));
+    }
+    cursor = std::max(cursor, its.end);
+  }
+  drop(segmentEnd);
+  segment.object.close();
+  return ranges;
+}
+
 void BorrowedStorages::detach(ChannelMemory& memory) noexcept {
   base::MutexLock lock(mutex_);
   detached_ = true;
-  // The storages that stay alive, as ranges of the segments' address space.
-  std::map<std::byte*, std::byte*> alive;
   for (BorrowedRange* range = newest_; range != nullptr; range = range->older) {
-    if (range->window.valid()) {
-      if (!range->privatised) range->privatised = privatiseRange(range->pages, range->mappedBytes);
-    } else if (range->segment != nullptr && range->bytes > 0) {
-      std::byte*& end = alive[range->pages];
-      end = std::max(end, range->pages + range->mappedBytes);
-    }
+    if (range->segment != nullptr || !range->window.valid() || range->privatised) continue;
+    range->privatised = privatiseRange(range->pages, range->mappedBytes);
   }
-  // Any page that stays shared would keep all memory of its segment allocated.
   for (const auto& segment : memory.inputs.all()) {
-    if (segment == nullptr) continue;
-    std::byte* cursor = segment->mapping.data();
-    std::byte* const segmentEnd = cursor + segment->mapping.bytes();
-    const auto drop = [&](std::byte* to) {
-      if (cursor >= to) return;
-      ::mmap(cursor, static_cast<size_t>(to - cursor), PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    };
-    for (auto kept = alive.lower_bound(cursor); kept != alive.end() && kept->first < segmentEnd;
-         ++kept) {
-      drop(kept->first);
-      std::byte* const begin = std::max(cursor, kept->first);
-      if (kept->second > begin) {
-        ipc::privatisePages(begin, static_cast<size_t>(kept->second - begin));
-      }
-      cursor = std::max(cursor, kept->second);
-    }
-    drop(segmentEnd);
-    segment->object.close();
+    if (segment != nullptr) leaveLocked(*segment);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "base/mutex.h"
 #include "ipc/channel/lease_table.h"
@@ -62,6 +63,10 @@ class BorrowedStorages {
   /// Privatises the storages of this call that are still alive, and adds the bytes copied to
   /// `copies`. Storages that can't be privatised stay shared: then returns false.
   bool privatiseKept(ChannelMemory& memory, CopyCounts& copies);
+  /// To be called between two calls, when the client has removed a segment: unmaps it. Addresses
+  /// that living storages use keep private pages until the storages die; an honest client removes a
+  /// segment only when all of these are private already.
+  void leave(std::unique_ptr<InputSegment> segment) noexcept;
   /// To be called when the client is gone: makes all storages that are alive private and unmaps the
   /// rest of the client's segments.
   void detach(ChannelMemory& memory) noexcept;
@@ -78,6 +83,8 @@ class BorrowedStorages {
   void groupPages() ISOPOOL_REQUIRES(mutex_);
   bool leavePages(BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
   bool privatise(ChannelMemory& memory, BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
+  size_t leaveLocked(InputSegment& segment) ISOPOOL_REQUIRES(mutex_);
+  void leaveSegment(BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
 
   base::Mutex mutex_;  // guards the links of the list, too
   BorrowedRange* newest_ ISOPOOL_GUARDED_BY(mutex_) = nullptr;
@@ -87,6 +94,8 @@ class BorrowedStorages {
   uint64_t call_ = 0;         // the call loop's, as the next
   uint64_t groupedCall_ = 0;  // storages up to this call are in the map
   bool detached_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  /// Removed by the client, but with storages alive.
+  std::vector<std::unique_ptr<InputSegment>> left_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace isopool::worker

@@ -14,6 +14,11 @@ void InputSegments::add(base::SegmentId id, base::Fd object, size_t bytes) {
   byId_[id.value] = std::move(segment);
 }
 
+std::unique_ptr<InputSegment> InputSegments::remove(base::SegmentId id) noexcept {
+  if (id.value < refused_.size()) refused_[id.value] = false;
+  return id.value < byId_.size() ? std::move(byId_[id.value]) : nullptr;
+}
+
 void InputSegments::refuse(base::SegmentId id, std::string text) {
   if (id.value > kMaxInputSegments) return;  // no valid call names such a segment
   if (id.value >= refused_.size()) refused_.resize(id.value + 1);

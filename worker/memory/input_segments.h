@@ -21,16 +21,22 @@ struct InputSegment {
   base::SegmentId id;
   base::Fd object;
   ipc::Mapping mapping;
+  /// When the client has removed the segment: the storages that still use its addresses, with
+  /// private pages. For BorrowedStorages, under its mutex.
+  size_t rangesLeft = 0;
 };
 
-/// The segments of one client's input arena. The call loop's thread. A segment is never removed;
-/// the client may change its content at any time.
+/// The segments of one client's input arena. The call loop's thread. The client may change the
+/// content of a segment at any time.
 class InputSegments {
  public:
   /// Maps a segment. The caller has checked its number, size and seals. Throws SystemCallError;
   /// then find() does not have it.
   void add(base::SegmentId id, base::Fd object, size_t bytes);
-  /// Null if the segment is not mapped. `id` may be any number. Valid as long as this object.
+  /// Takes out a segment that the client has removed, and forgets its refusal; null if it is not
+  /// mapped. A further segment may have the same number.
+  std::unique_ptr<InputSegment> remove(base::SegmentId id) noexcept;
+  /// Null if the segment is not mapped. `id` may be any number. Valid until remove().
   InputSegment* find(base::SegmentId id) const noexcept {
     return id.value < byId_.size() ? byId_[id.value].get() : nullptr;
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 
 #include "ipc/channel/futex.h"
 #include "ipc/crash_point.h"
@@ -34,11 +35,16 @@ OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns
 OutputBlocks::~OutputBlocks() = default;
 
 bool OutputBlocks::addSegment(base::SegmentId segment, base::Fd object, size_t bytes) {
+  // The supervisor rounds up: a segment much larger than the block that wants it is for others, too.
+  const bool own =
+      requestedBytes_ > ipc::PageArena::kLargestSmallBlock && requestedBytes_ * 2 >= bytes;
+  const auto use = own ? ipc::SegmentUse::kLarge : ipc::SegmentUse::kMany;
   requestedBytes_ = 0;
   refusal_ = {};
+  retired_.reserve(retired_.size() + objects_.size() + 1);  // trim() needs no memory
   base::Fd forWindows = object.duplicate();
-  roomForBooks_.emplace_back(ipc::PageArena::bookBytes(bytes));
-  if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) {
+  if (const size_t books = arena_.bookGrowth(bytes); books > 0) roomForBooks_.emplace_back(books);
+  if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes, use)) {
     addressSpaceIsFull_ = true;
     return false;
   }
@@ -47,15 +53,40 @@ bool OutputBlocks::addSegment(base::SegmentId segment, base::Fd object, size_t b
   return true;
 }
 
-void OutputBlocks::segmentRefused(const std::string& reason, bool clientLimit) {
+void OutputBlocks::segmentRefused(Refusal refusal) {
   requestedBytes_ = 0;
-  refusal_ = {reason, clientLimit};
-  askAgainAt_ = ipc::monotonicNow() + kRefusalLasts;
+  refusal_ = std::move(refusal);
+  const bool removed = !refusal_.ofSystem && trim(ipc::TrimRule::kSegments) > 0;
+  askAgainAt_ = removed ? 0 : ipc::monotonicNow() + kRefusalLasts;
+}
+
+size_t OutputBlocks::trim(ipc::TrimRule rule) noexcept {
+  size_t bytes = 0;
+  uint32_t from = 0;
+  do {
+    const ipc::PageArena::TrimStep step = arena_.trim(rule, from);
+    bytes += step.bytes;
+    from = step.next;
+    for (const base::SegmentId id : std::span(step.removed).first(step.removedCount)) {
+      std::erase_if(objects_, [&](const auto& entry) { return entry.first == id; });
+      retired_.push_back(id);
+      addressSpaceIsFull_ = false;
+    }
+  } while (from != 0);
+  while (!retired_.empty() && requester_.retireOutputSegment(client_, retired_.back())) {
+    retired_.pop_back();
+  }
+  return bytes;
+}
+
+// At the limit a block may lie anywhere, so that a larger free segment need not be replaced.
+ipc::Fit OutputBlocks::fit() const noexcept {
+  return refusal_.reason.empty() ? ipc::Fit::kBest : ipc::Fit::kAny;
 }
 
 void* OutputBlocks::allocateBlock(size_t bytes) noexcept {
   if (isForkedChild()) return nullptr;
-  void* block = arena_.allocate(bytes);
+  void* block = arena_.allocate(bytes, fit());
   if (block == nullptr) {
     wantRoom(bytes);
     return nullptr;
@@ -69,7 +100,7 @@ void* OutputBlocks::allocateBlock(size_t bytes) noexcept {
   return block;
 }
 
-void* OutputBlocks::allocateUnnoted(size_t bytes) noexcept { return arena_.allocate(bytes); }
+void* OutputBlocks::allocateUnnoted(size_t bytes) noexcept { return arena_.allocate(bytes, fit()); }
 
 void OutputBlocks::wantRoom(size_t bytes) noexcept {
   if (requestedBytes_ != 0) return;
@@ -79,6 +110,7 @@ void OutputBlocks::wantRoom(size_t bytes) noexcept {
   if (lacksAddressSpace_) return;
   if (askAgainAt_ != 0 && ipc::monotonicNow() < askAgainAt_) return;
   requestedBytes_ = ipc::roundUpToPages(bytes);
+  refusal_ = {};
   requester_.requestOutputSegment(client_, requestedBytes_);
 }
 
@@ -227,6 +259,7 @@ void OutputBlocks::detach() noexcept {
   keptBytes_ = 0;
   arena_.leaveSegments();
   objects_.clear();
+  retired_.clear();
 }
 
 }  // namespace isopool::worker

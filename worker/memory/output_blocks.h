@@ -20,11 +20,14 @@
 
 namespace isopool::worker {
 
-/// Requests another output segment from the supervisor. Never waits. The call loop's thread.
+/// Messages to the supervisor about output segments. Never waits. The call loop's thread.
 class SegmentRequester {
  public:
   virtual ~SegmentRequester() = default;
+  /// Requests another segment.
   virtual void requestOutputSegment(uint64_t client, size_t bytes) noexcept = 0;
+  /// Reports a segment that was removed. False if that is not possible now.
+  virtual bool retireOutputSegment(uint64_t client, base::SegmentId segment) noexcept = 0;
 };
 
 /// The output arena of one channel and the state of its blocks: allocated by a call, lent to the
@@ -48,16 +51,27 @@ class OutputBlocks final : public ipc::BlockSource {
   /// Adds a segment that the supervisor sent. Returns false if the address space reserved for the
   /// arena has no room for it; no further segments are requested then. Throws SystemCallError.
   bool addSegment(base::SegmentId segment, base::Fd object, size_t bytes);
-  /// Notes that the supervisor refused a segment, and why. `clientLimit`: because the client has
-  /// reached its limit. The next request waits 100 ms.
-  void segmentRefused(const std::string& reason, bool clientLimit);
-  /// The reason of the latest refusal, or empty; `second` is true if the client has
-  /// reached its limit.
-  const std::pair<std::string, bool>& refusal() const { return refusal_; }
+  struct Refusal {
+    std::string reason;        ///< empty: no request was refused since the last segment
+    bool clientLimit = false;  ///< the client has reached its limit; otherwise the worker has
+    bool ofSystem = false;     ///< no limit was met, but the system lacks something
+  };
+  /// Notes that the supervisor refused a segment, and removes free ones, because these count towards
+  /// the limits. If there is none, the next request waits 100 ms.
+  void segmentRefused(Refusal refusal);
+  /// The latest refusal.
+  const Refusal& refusal() const { return refusal_; }
   /// True if the latest request does not fit into the reserved address space, which no
   /// setting can change.
   bool lacksAddressSpace() const { return lacksAddressSpace_; }
   size_t addressSpaceBytes() const { return arena_.addressSpace().size(); }
+
+  /// Returns free memory to the system, and removes free segments but the first one. Returns the
+  /// number of bytes.
+  size_t trim(ipc::TrimRule rule) noexcept;
+  /// True if a trim by TrimRule::kIdle may return something, now or when the client has returned
+  /// what it borrowed.
+  bool mayBeTrimmed() const noexcept { return arena_.holdsMoreThanReserve() || !retired_.empty(); }
 
   bool contains(const void* address) const noexcept { return arena_.contains(address); }
   const ipc::PageArena& arena() const { return arena_; }
@@ -127,6 +141,7 @@ class OutputBlocks final : public ipc::BlockSource {
   bool empty() const noexcept { return arena_.bytesInUse() == 0; }
 
  private:
+  ipc::Fit fit() const noexcept;
   uint32_t leasesOf(const void* block) const noexcept;
   uint32_t leasesOfThisCall(const void* block) const noexcept;
   bool privatiseLocked(void* block, size_t bytes) noexcept ISOPOOL_REQUIRES(mutex_);
@@ -137,6 +152,7 @@ class OutputBlocks final : public ipc::BlockSource {
   ipc::PageArena arena_;
   ipc::LeaseTable leases_;
   std::vector<std::pair<base::SegmentId, base::Fd>> objects_;
+  std::vector<base::SegmentId> retired_;  // not reported yet
 
   struct Lent {
     void* block;
@@ -150,7 +166,7 @@ class OutputBlocks final : public ipc::BlockSource {
   int64_t askAgainAt_ = 0;
   bool addressSpaceIsFull_ = false;  // a segment did not fit: requests no more
   bool lacksAddressSpace_ = false;
-  std::pair<std::string, bool> refusal_;  // of the last request
+  Refusal refusal_;  // of the last request
 
   mutable base::Mutex mutex_;  // held also while it is decided whether a block is privatised
   std::unordered_set<const void*> privatised_ ISOPOOL_GUARDED_BY(mutex_);

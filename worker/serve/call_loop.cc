@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "base/system_call.h"
 #include "ipc/crash_point.h"
@@ -75,6 +76,14 @@ constexpr uint32_t kCallsPerUpdate = 1024;
 // together take 0.2 % of the time.
 constexpr int64_t kBetweenMoves = 10'000'000;
 
+// In ns. Memory for results that has been free for this time to twice the time goes back to the
+// system. Clients return blocks without a notification, so the worker looks while it has more memory
+// than it had from the start.
+constexpr int64_t kIdleTime = 2'000'000'000;
+
+// In ns. The step of the coarse clock, at most.
+constexpr int64_t kCoarse = 10'000'000;
+
 // Takes a few nanoseconds and is exact to a few milliseconds, which is enough for a status display.
 int64_t coarseNow() {
   timespec now{};
@@ -108,8 +117,10 @@ void CallLoop::run() {
     if (doorbellRung()) readMessages();
     const bool served = serveNext();
     dropDetachedChannels();
+    if (inputsRemoved_) leaveRemovedInputs();
     if (!served) waitForWork();
     if (collection_.overdue()) collect();
+    if (trimAt_ != 0 && coarseNow() >= trimAt_ - kCoarse) trimOutputs();
   }
 }
 
@@ -221,8 +232,11 @@ void CallLoop::waitForWork() {
             const auto [word, expected] = channel->memory->end.watch();
             watches_.add(word, expected);
           }
+          std::optional<std::chrono::nanoseconds> time = collection_.idleTime(begin);
+          const auto toTrim = timeToTrim(begin);
+          if (toTrim && (!time || *toTrim < *time)) time = toTrim;
           const ReleasedGil released;
-          watches_.sleep(collection_.idleTime(begin));
+          watches_.sleep(time);
         });
     const auto left = collection_.idleTime(begin);
     if (left && *left == left->zero()) {
@@ -277,6 +291,38 @@ void CallLoop::detach(ClientLink& channel) {
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetachedSent);
   const std::string failure = fitness_.failureAfter(client);
   if (!failure.empty()) leaveUnfit(failure);
+}
+
+void CallLoop::leaveRemovedInputs() {
+  inputsRemoved_ = false;
+  for (const auto& channel : channels_) {
+    for (const base::SegmentId id : channel->removedInputs) {
+      if (auto segment = channel->memory->inputs.remove(id)) {
+        channel->memory->borrowed.leave(std::move(segment));
+      }
+      ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentLeft);
+      control_.send(ipc::InputSegmentUnmapped{channel->memory->client, id.value});
+      ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentUnmappedSent);
+    }
+    channel->removedInputs.clear();
+  }
+}
+
+std::optional<std::chrono::nanoseconds> CallLoop::timeToTrim(int64_t now) const noexcept {
+  if (trimAt_ == 0) return std::nullopt;
+  return std::chrono::nanoseconds(std::max(trimAt_ - now, int64_t{0}));
+}
+
+void CallLoop::trimOutputs() {
+  bool again = false;
+  for (const auto& channel : channels_) {
+    OutputBlocks& output = channel->memory->output;
+    output.collectReturned();
+    const bool all = std::exchange(channel->wantsTrim, false);
+    output.trim(all ? ipc::TrimRule::kAll : ipc::TrimRule::kIdle);
+    again = again || output.mayBeTrimmed();
+  }
+  trimAt_ = again ? ipc::monotonicNow() + kIdleTime : 0;
 }
 
 void CallLoop::dropRemains() {
@@ -340,6 +386,24 @@ void CallLoop::requestOutputSegment(uint64_t client, size_t bytes) noexcept {
   }
 }
 
+bool CallLoop::retireOutputSegment(uint64_t client, base::SegmentId segment) noexcept {
+  try {
+    ipc::OutgoingFrame frame =
+        ipc::encodeMessage(ipc::RetireOutputSegment{client, segment.value}, 0);
+    const auto result = control_.trySend(frame, nullptr, 0);
+    if (result == ipc::SendResult::kPeerGone) return true;
+    // The supervisor is slow or stopped: the next trim tries again.
+    if (result == ipc::SendResult::kWouldBlock && !frame.begun()) return false;
+    if (result != ipc::SendResult::kSent) {
+      giveUp("exits, because the supervisor does not read its messages");
+    }
+    ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentRetired);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 bool CallLoop::tell(const ipc::ForbiddenAct& act) {
   // The frame is small compared with the socket's buffer: it is sent completely or not at all.
   return control_.send(act, {}, std::chrono::milliseconds(0)) != ipc::SendResult::kWouldBlock;
@@ -382,10 +446,20 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
     case ipc::MessageType::kRefuseOutputSegment: {
       const auto message = ipc::decodeMessage<ipc::RefuseOutputSegment>(frame);
       if (ClientLink* channel = find(message.client)) {
-        channel->memory->output.segmentRefused(message.text, message.clientLimit);
+        channel->memory->output.segmentRefused(
+            {message.text, message.clientLimit, message.ofSystem});
       }
       return;
     }
+    case ipc::MessageType::kUnmapInputSegment:
+      return removeInputSegment(ipc::decodeMessage<ipc::UnmapInputSegment>(frame));
+    case ipc::MessageType::kTrimOutput:
+      // Between two calls: one that runs may wait for the room that was just granted.
+      if (ClientLink* channel = find(ipc::decodeMessage<ipc::TrimOutput>(frame).client)) {
+        channel->wantsTrim = true;
+        trimAt_ = ipc::monotonicNow();
+      }
+      return;
     case ipc::MessageType::kRefuseInputSegment: {
       const auto message = ipc::decodeMessage<ipc::RefuseInputSegment>(frame);
       if (ClientLink* channel = find(message.client)) {
@@ -483,7 +557,8 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
   ClientLink* channel = find(message.client);
   if (channel == nullptr) return;
   if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an input segment") ||
-      message.segment == 0 || message.segment >= kMaxInputSegments) {
+      message.segment == 0 || message.segment >= kMaxInputSegments ||
+      channel->memory->inputs.find(base::SegmentId(message.segment)) != nullptr) {
     channel->detached = true;
     return;
   }
@@ -495,6 +570,14 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
         id, "the worker has no address space left for memory shared with this program");
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentMapped);
+}
+
+// A call may run and use the segment if the client breaks the protocol.
+void CallLoop::removeInputSegment(const ipc::UnmapInputSegment& message) {
+  ClientLink* channel = find(message.client);
+  if (channel == nullptr) return;
+  channel->removedInputs.push_back(base::SegmentId(message.segment));
+  inputsRemoved_ = true;
 }
 
 void CallLoop::mapPackage(ipc::Frame& frame) {
@@ -528,9 +611,11 @@ void CallLoop::addOutputSegment(ipc::Frame& frame) {
         output.addSegment(base::SegmentId(message.segment), std::move(frame.descriptors[0]),
                           message.bytes);
       })) {
-    output.segmentRefused("the worker has no memory or address space left to map it",
-                          /*clientLimit=*/false);
+    output.segmentRefused({.reason = "the worker has no memory or address space left to map it",
+                           .clientLimit = false,
+                           .ofSystem = true});
   }
+  if (trimAt_ == 0) trimAt_ = ipc::monotonicNow() + kIdleTime;
 }
 
 }  // namespace isopool::worker

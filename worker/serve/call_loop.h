@@ -46,6 +46,7 @@ class CallLoop final : public ControlPlane {
 
   bool waitForMessage(int64_t deadline) override;
   void requestOutputSegment(uint64_t client, size_t bytes) noexcept override;
+  bool retireOutputSegment(uint64_t client, base::SegmentId segment) noexcept override;
   bool tell(const ipc::ForbiddenAct& act) override;
   void requestCollection() noexcept override { collection_.request(); }
 
@@ -67,6 +68,7 @@ class CallLoop final : public ControlPlane {
   void mapInputSegment(ipc::Frame& frame);
   void mapPackage(ipc::Frame& frame);
   void addOutputSegment(ipc::Frame& frame);
+  void removeInputSegment(const ipc::UnmapInputSegment& message);
   /// The link of a client that is not detached; null if there is none.
   ClientLink* find(uint64_t client) const noexcept;
 
@@ -87,6 +89,12 @@ class CallLoop final : public ControlPlane {
   /// reports to the supervisor.
   void dropDetachedChannels();
   void detach(ClientLink& channel);
+  /// Unmaps the segments that clients have removed.
+  void leaveRemovedInputs();
+  /// Returns memory for results that has been free for a while to the system.
+  void trimOutputs();
+  /// How long the worker may sleep until then; nullopt: there is none.
+  std::optional<std::chrono::nanoseconds> timeToTrim(int64_t now) const noexcept;
   /// Frees the output arenas of former clients that are no longer in use.
   void dropRemains();
   void collect();
@@ -111,6 +119,8 @@ class CallLoop final : public ControlPlane {
   /// Memory of clients that are gone, while tensors of the worker still lie in it.
   std::vector<std::shared_ptr<ChannelMemory>> remains_;
 
+  bool inputsRemoved_ = false;  // some channel has ClientLink::removedInputs
+  int64_t trimAt_ = 0;          // by ipc::monotonicNow(); 0: no output arena exceeds its reserve
   int64_t movedAt_ = 0;  // when leaveClientsProcessor() moved it last, by ipc::monotonicNow()
   SleepWatches watches_;
   IdleCollection collection_;

@@ -39,6 +39,11 @@ struct ClientLink {
   };
   std::deque<Blob> blobs;  ///< in the order of their completions
 
+  /// The client wants its free memory to go back: between two calls.
+  bool wantsTrim = false;
+  /// Segments that the client has removed, to be unmapped between two calls.
+  std::vector<base::SegmentId> removedInputs;
+
   Turns turns;                   ///< see TurnOrder
   std::optional<uint64_t> slot;  ///< the slot of the client's pool that this worker serves
   uint32_t leaseLimit =

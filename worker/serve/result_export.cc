@@ -37,22 +37,28 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   for (;;) {
     output.wantRoom(bytes);
     const int64_t now = ipc::monotonicNow();
-    if (now >= deadline || channel.detached) break;
+    // No limit was met: to wait for returned results does not help.
+    if (output.refusal().ofSystem || now >= deadline || channel.detached) break;
     control.waitForMessage(std::min(deadline, now + kLookForReturns));
     output.collectReturned();
     if (void* block = output.allocateUnnoted(bytes)) return block;
   }
-  const auto& [reason, clientLimit] = output.refusal();
+  const auto& [reason, clientLimit, ofSystem] = output.refusal();
+  if (ofSystem) {
+    throw Refusal(ipc::RefusalKind::kArenaFull, "no shared memory for " + std::to_string(bytes) +
+                                                    " bytes of a result: " + reason);
+  }
   if (clientLimit) {
     throw Refusal(ipc::RefusalKind::kLimitMet, "a result needs " + std::to_string(bytes) +
                                                    " bytes: " + reason +
                                                    "; release earlier results or inputs");
   }
-  std::string full = "no shared memory for " + std::to_string(bytes) +
-                     " bytes of a result: of the " +
-                     std::to_string(output.arena().capacityBytes()) +
-                     " bytes that the worker has for this program's results " +
-                     std::to_string(output.arena().bytesInUse()) + " are in use, and ";
+  std::string full =
+      "no shared memory for " + std::to_string(bytes) + " bytes of a result: of the " +
+      std::to_string(output.arena().capacityBytes()) +
+      " bytes that the worker has for this program's results " +
+      std::to_string(output.arena().bytesInUse()) + " are in use, the largest free block has " +
+      std::to_string(output.arena().largestFreeBlock()) + ", and ";
   if (output.lacksAddressSpace()) {
     full += "the " + std::to_string(output.addressSpaceBytes()) +
             " bytes of its address space for them have no room for more. Release earlier results";

@@ -56,7 +56,16 @@ TEST(Messages, CrossWithEveryFieldAtItsLimit) {
   crossed(ForkWorker{kLarge, kLarge, "GPU-8e2f"});
   crossed(AttachChannel{kLarge, kLarge, kLarge, kLarge32, kLarge32, kLarge});
   crossed(MapPackage{kLarge, kLarge32, kLarge, std::string(100'000, 'n')});
-  crossed(RefuseOutputSegment{kLarge, "the limit"});
+  crossed(RefuseOutputSegment{kLarge, "the limit", true, true});
+  crossed(RetireInputSegment{kLarge32});
+  crossed(InputSegmentReleased{kLarge32});
+  crossed(UnmapOutputSegment{kLarge, kLarge32});
+  crossed(OutputSegmentUnmapped{kLarge, kLarge32});
+  crossed(UnmapInputSegment{kLarge, kLarge32});
+  crossed(InputSegmentUnmapped{kLarge, kLarge32});
+  crossed(RetireOutputSegment{kLarge, kLarge32});
+  crossed(TrimMemory{});
+  crossed(TrimOutput{kLarge});
   crossed(RequestOutputSegment{kLarge, kLarge});
   crossed(ConfirmPackage{kLarge32, true});
   crossed(ReportOverdue{kLarge, kLarge});
