@@ -47,6 +47,35 @@ uint64_t usableMemory(const std::string& root) {
   return least;
 }
 
+std::optional<MemoryUse> memoryUse(const std::string& root) {
+  std::optional<MemoryUse> nearest;
+  const auto consider = [&](uint64_t used, uint64_t reclaimable, uint64_t limit) {
+    const MemoryUse use{used - std::min(used, reclaimable), limit};
+    const auto left = [](const MemoryUse& each) {
+      return each.limit - std::min(each.used, each.limit);
+    };
+    if (!nearest || left(use) < left(*nearest)) nearest = use;
+  };
+  const std::string machine = root + "/proc/meminfo";
+  const auto total = numberAfter(machine, "MemTotal:");
+  const auto available = numberAfter(machine, "MemAvailable:");
+  if (total && available) consider(*total * 1024, *available * 1024, *total * 1024);
+  for (const ControlGroup& group : controlGroupsFor("memory", root)) {
+    const bool unified = group.version == 2;
+    for (const std::string& folder : group.folders) {
+      const auto limit = numberIn(folder + (unified ? "/memory.max" : "/memory.limit_in_bytes"));
+      const auto used = numberIn(folder + (unified ? "/memory.current" : "/memory.usage_in_bytes"));
+      if (!limit || !used || (total && *limit >= *total * 1024)) continue;
+      consider(
+          *used,
+          numberAfter(folder + "/memory.stat", unified ? "inactive_file" : "total_inactive_file")
+              .value_or(0),
+          *limit);
+    }
+  }
+  return nearest;
+}
+
 std::optional<uint64_t> memoryKills(const std::string& root) {
   for (const ControlGroup& group : controlGroupsFor("memory", root)) {
     const char* name = group.version == 2 ? "/memory.events" : "/memory.oom_control";

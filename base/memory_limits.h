@@ -16,6 +16,16 @@ namespace isopool::base {
 /// if /proc/meminfo can't be read and no control group sets a limit.
 uint64_t usableMemory(const std::string& root = "");
 
+/// Memory in use, and its limit.
+struct MemoryUse {
+  uint64_t used = 0;
+  uint64_t limit = 0;
+};
+/// The use of the control group of this process, or of its ancestor, that is nearest to its limit,
+/// without what the kernel can take back at once (inactive pages of files); without a limit that of
+/// the machine. Nothing if the kernel does not show it.
+std::optional<MemoryUse> memoryUse(const std::string& root = "");
+
 /// How many processes of this process's control group (on a system without control groups for
 /// memory: of the machine) the kernel has killed because memory ran out. The kernel counts a
 /// process before it kills it. Nothing if the kernel does not show the number.

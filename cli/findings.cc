@@ -65,6 +65,11 @@ std::string vacancyOf(const ipc::ReportedSlot& slot) {
          wordsForDuration(slot.quarantineMilliseconds);
 }
 
+uint64_t sumOf(const std::vector<ipc::ReportedCount>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), uint64_t{0},
+                         [](uint64_t sum, const auto& each) { return sum + each.count; });
+}
+
 // The causes of all deaths of the group: ": crash 9, killed 1", the most frequent first.
 std::string causesOf(const ipc::ReportedGroup& group) {
   std::vector<ipc::ReportedCount> causes;
@@ -215,6 +220,15 @@ std::vector<Finding> findings(const ipc::Report& report) {
     found.notice("the lists are incomplete: a report has no room for all entries");
   }
   for (const ipc::ReportedWorker& worker : report.workers) findOfWorker(report, worker, found);
+  for (const ipc::ReportedClient& client : report.clients) {
+    if (client.stalledMilliseconds < kLongCallMilliseconds) continue;
+    found.notice(nameOfClient(report, client.number) + " has had calls queued for " +
+                 wordsForDuration(client.stalledMilliseconds) + ", and none has completed");
+  }
+  if (const uint64_t lines = sumOf(report.lostLogLines); lines != 0) {
+    found.notice("the log has lost " + counted(lines, "line") +
+                 " since the start, because its disk was full or its reader did not read");
+  }
   return found.take();
 }
 

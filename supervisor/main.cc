@@ -27,7 +27,9 @@
 #include "supervisor/processes/detach.h"
 #include "supervisor/processes/guardian.h"
 #include "supervisor/processes/kernel_processes.h"
+#include "supervisor/processes/log_retry.h"
 #include "supervisor/processes/memory_shortage.h"
+#include "supervisor/processes/output_quota.h"
 #include "supervisor/processes/service_manager.h"
 #include "supervisor/processes/worker_folders.h"
 #include "supervisor/processes/worker_output.h"
@@ -70,11 +72,14 @@ int supervise(const Options& settings) {
   InheritedLimits limits = detach(folders);
   if (!base::armLifeline(options.lifelineFd)) return 0;
   base::KernelEventLoop loop;
+  const LogRetry logRetry(loop);
+  OutputQuota outputQuota(options.outputQuota, loop.now());
   std::optional<WorkerOutput> zygoteOutput;
-  if (options.collectOutput) zygoteOutput.emplace(loop, sourceOfZygote);
+  if (options.collectOutput) zygoteOutput.emplace(loop, outputQuota, sourceOfZygote);
   KernelProcesses processes =
       zygoteOutput ? KernelProcesses(zygoteOutput->writeEnd()) : KernelProcesses();
-  Supervisor supervisor({loop, processes, std::random_device{}()}, options, std::move(limits), {});
+  Supervisor supervisor({loop, processes, outputQuota, std::random_device{}()}, options,
+                        std::move(limits), {});
   supervisor.addClient(base::Fd(options.controlFd));
   const int exitCode = supervisor.run();
   supervisor.logOutput();
@@ -160,13 +165,15 @@ int serveShared(Settings settings, base::Fd socket, ServiceManager manager, Inhe
   events.reload = [&] { return reloaded(settings, manager, address, folders); };
   events.settings = [&] { return reported(settings); };
   base::KernelEventLoop loop;
-  WorkerOutput zygoteOutput(loop, sourceOfZygote);
+  const LogRetry logRetry(loop);
+  OutputQuota outputQuota(settings.options().outputQuota, loop.now());
+  WorkerOutput zygoteOutput(loop, outputQuota, sourceOfZygote);
   KernelProcesses processes(zygoteOutput.writeEnd());
   const std::string problem = processes.makeControlGroups();
   base::log(base::LogLevel::kInfo, problem.empty()
                                        ? "each worker gets a control group of its own"
                                        : "workers get no control groups of their own: " + problem);
-  Supervisor supervisor({loop, processes, std::random_device{}()},
+  Supervisor supervisor({loop, processes, outputQuota, std::random_device{}()},
                         servedAt(settings.options(), address, folders), std::move(limits),
                         std::move(events));
   supervisor.listen(std::move(listening));

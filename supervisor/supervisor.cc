@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log/log.h"
+#include "base/memory_limits.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/zygote_messages.h"
 #include "ipc/crash_point.h"
@@ -54,6 +55,7 @@ Supervisor::Supervisor(const Platform& platform, const Options& options, Inherit
                 .options = options_,
                 .stock = stock_,
                 .zygote = zygote_,
+                .outputQuota = platform.outputQuota,
                 .packages = {},
                 .random = std::minstd_rand(platform.seed),
                 .lastEpoch = {}},
@@ -288,6 +290,18 @@ ipc::Report Supervisor::report() {
   if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) report.descriptorLimit = descriptors.rlim_cur;
   report.clientDescriptors = descriptorsOfClients();
   report.clientLimit = options_.maxClients;
+  const base::LostLines lost = base::lostLines();
+  for (size_t kind = 0; kind < lost.size(); ++kind) {
+    report.lostLogLines.push_back({base::kLineKindNames[kind], lost[kind]});
+  }
+  const OutputQuota::Dropped& dropped = services_.outputQuota.dropped();
+  for (size_t reason = 0; reason < dropped.size(); ++reason) {
+    report.droppedOutput.push_back({OutputQuota::kReasonNames[reason], dropped[reason]});
+  }
+  if (const auto memory = base::memoryUse()) {
+    report.memoryUsed = memory->used;
+    report.memoryLimit = memory->limit;
+  }
   for (const auto& [name, group] : groups_) reportGroup(*group, services_, report);
   std::map<const PackageMemory*, ipc::ReportedModel> models;
   for (const auto& [id, client] : clients_) {
@@ -371,6 +385,7 @@ void Supervisor::reload() {
   const std::optional<Options> options = events_.reload();
   if (!options) return;
   options_ = *options;
+  services_.outputQuota.setLimit(options_.outputQuota);
   for (const auto& [name, group] : groups_) group->settingsChanged();
   if (!draining_) resizeGroups();
 }

@@ -17,6 +17,7 @@
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/worker_group.h"
 #include "supervisor/pool/zygote.h"
+#include "supervisor/processes/output_quota.h"
 #include "supervisor/processes/worker_folders.h"
 
 namespace isopool::supervisor {
@@ -38,6 +39,7 @@ struct SupervisorEvents {
 struct Platform {
   base::EventLoop& loop;
   Processes& processes;
+  OutputQuota& outputQuota;
   uint32_t seed;  ///< of the random jitter of workers' lives
 };
 

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/log/log.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
+#include <spdlog/details/log_msg.h>
+#include <spdlog/pattern_formatter.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <atomic>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
+#include <exception>
 #include <memory>
-#include <mutex>
+#include <utility>
+#include <vector>
 
-#include "base/fd.h"
 #include "base/json.h"
+#include "base/log/error_stream.h"
+#include "base/mutex.h"
 #include "base/utf8.h"
 
 namespace isopool::base {
@@ -33,8 +33,6 @@ constexpr size_t kMostPayload = PIPE_BUF - 160;
 constexpr size_t kMostFieldText = 512;
 constexpr size_t kLeastMessage = 256;
 
-bool streamIsJournal = false;
-
 // The service manager names device and inode of the stream that its journal reads, as the process
 // may have another one by now (systemd.exec(5)).
 bool errorStreamIsJournal() {
@@ -45,49 +43,17 @@ bool errorStreamIsJournal() {
 }
 
 // The prefix by which the journal learns a line's priority (sd-daemon(3)).
-std::string_view priorityOf(spdlog::level::level_enum level) {
+std::string_view priorityOf(LogLevel level) {
   switch (level) {
-    case spdlog::level::err:
-    case spdlog::level::critical:
+    case LogLevel::kError:
       return "<3>";
-    case spdlog::level::warn:
+    case LogLevel::kWarning:
       return "<4>";
-    case spdlog::level::info:
+    case LogLevel::kInfo:
       return "<6>";
     default:
       return "<7>";
   }
-}
-
-// The error stream belongs to the user: it may be a pipe whose reader does not read. A pipe that
-// polls as writable takes PIPE_BUF bytes without blocking.
-class PatientlessStderrSink : public spdlog::sinks::base_sink<std::mutex> {
- protected:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    if (streamIsJournal) {
-      const std::string_view priority = priorityOf(message.level);
-      line.append(priority.data(), priority.data() + priority.size());
-    }
-    formatter_->format(message, line);
-    pollfd writable{STDERR_FILENO, POLLOUT, 0};
-    if (::poll(&writable, 1, 0) != 1 || (writable.revents & POLLOUT) == 0) return;
-    [[maybe_unused]] const ssize_t written =
-        ::write(STDERR_FILENO, line.data(), std::min<size_t>(line.size(), PIPE_BUF));
-  }
-  void flush_() override {}
-};
-
-LogFormat formatNow = LogFormat::kText;
-
-spdlog::logger& logger() {
-  static spdlog::logger instance = [] {
-    spdlog::logger made("isopoold", std::make_shared<PatientlessStderrSink>());
-    made.set_pattern(kTextPattern);
-    made.set_level(spdlog::level::warn);
-    return made;
-  }();
-  return instance;
 }
 
 spdlog::level::level_enum toSpdlog(LogLevel level) {
@@ -179,45 +145,126 @@ std::string payload(std::string_view text, std::span<const LogField> fields, Log
   return (format == LogFormat::kJson ? jsonString(text, most) : harmless(text, most)) + behind;
 }
 
+LineKind kindOf(LogLevel level) { return static_cast<LineKind>(level); }
+
+/// The log of this process. Any thread.
+class Log {
+ public:
+  void start(LogFormat format) {
+    const MutexLock lock(mutex_);
+    format_ = format;
+    journal_ = errorStreamIsJournal();
+    formatter_ = format == LogFormat::kJson
+                     ? std::make_unique<spdlog::pattern_formatter>(kJsonPattern,
+                                                                   spdlog::pattern_time_type::utc)
+                     : std::make_unique<spdlog::pattern_formatter>(kTextPattern);
+    stream_.begin();
+  }
+  std::string sendTo(const std::string& path) {
+    const MutexLock lock(mutex_);
+    return stream_.sendTo(path);
+  }
+  void setLevel(LogLevel level) { level_ = level; }
+  bool takes(LogLevel level) const { return level >= level_; }
+
+  /// Returns the bytes of the line. Does not throw: a line for which there is no memory is lost.
+  size_t write(LogLevel level, LineKind kind, std::string_view text,
+               std::span<const LogField> fields) noexcept {
+    MutexLock lock(mutex_);
+    const bool wasBehind = stream_.isBehind();
+    size_t bytes = 0;
+    try {
+      std::string line = made(level, text, fields);
+      bytes = line.size();
+      stream_.write(std::move(line), kind);
+    } catch (const std::exception& error) {
+      stream_.lose(kind, error.what());
+    }
+    if (!wasBehind && stream_.isBehind() && onBehind_) onBehind_();
+    return bytes;
+  }
+
+  LostLines lost() {
+    const MutexLock lock(mutex_);
+    return stream_.lost();
+  }
+  void onBehind(std::function<void()> handler) {
+    const MutexLock lock(mutex_);
+    onBehind_ = std::move(handler);
+  }
+  bool continueWriting() {
+    const MutexLock lock(mutex_);
+    return stream_.continueWriting();
+  }
+
+ private:
+  std::string made(LogLevel level, std::string_view text, std::span<const LogField> fields)
+      ISOPOOL_REQUIRES(mutex_) {
+    const std::string content = payload(text, fields, format_);
+    const spdlog::details::log_msg message("isopoold", toSpdlog(level),
+                                           spdlog::string_view_t(content));
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    std::string made(journal_ ? priorityOf(level) : "");
+    made.append(line.data(), line.size());
+    return made;
+  }
+  std::string warning(const std::string& text, const LostLines* lost) ISOPOOL_LOCKS_UNCHECKED {
+    std::vector<LogField> fields;
+    for (size_t kind = 0; lost != nullptr && kind < lost->size(); ++kind) {
+      if ((*lost)[kind] != 0) fields.emplace_back(kLostNames[kind], (*lost)[kind]);
+    }
+    return made(LogLevel::kWarning, text, fields);
+  }
+
+  static constexpr std::array<const char*, kLineKindNames.size()> kLostNames{
+      "lost_debug", "lost_info", "lost_warning", "lost_error", "lost_output"};
+
+  std::atomic<LogLevel> level_{LogLevel::kWarning};
+  Mutex mutex_;
+  LogFormat format_ ISOPOOL_GUARDED_BY(mutex_) = LogFormat::kText;
+  bool journal_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<spdlog::pattern_formatter> formatter_ ISOPOOL_GUARDED_BY(mutex_) =
+      std::make_unique<spdlog::pattern_formatter>(kTextPattern);
+  // Called under the mutex, by the stream's members.
+  ErrorStream stream_ ISOPOOL_GUARDED_BY(mutex_){
+      [this](const std::string& text, const LostLines* lost) { return warning(text, lost); }};
+  std::function<void()> onBehind_ ISOPOOL_GUARDED_BY(mutex_);
+};
+
+// Never destroyed: other threads may log until the process ends.
+Log& theLog() {
+  static Log& instance = *new Log;
+  return instance;
+}
+
 }  // namespace
 
 void startLog(LogLevel level, LogFormat format) {
   if (format == LogFormat::kAuto) {
     format = ::isatty(STDERR_FILENO) == 1 ? LogFormat::kText : LogFormat::kJson;
   }
-  formatNow = format;
-  streamIsJournal = errorStreamIsJournal();
-  if (format == LogFormat::kJson) {
-    logger().set_pattern(kJsonPattern, spdlog::pattern_time_type::utc);
-  } else {
-    logger().set_pattern(kTextPattern);
-  }
+  theLog().start(format);
   setLogLevel(level);
 }
 
-std::string sendErrorStreamTo(const std::string& path) {
-  constexpr mode_t kMode = 0640;
-  const Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, kMode));
-  if (!file.valid() || ::dup2(file.get(), STDERR_FILENO) == -1) {
-    return path + ": " + std::strerror(errno);
-  }
-  return {};
-}
+std::string sendErrorStreamTo(const std::string& path) { return theLog().sendTo(path); }
 
-void setLogLevel(LogLevel level) { logger().set_level(toSpdlog(level)); }
+void setLogLevel(LogLevel level) { theLog().setLevel(level); }
 
 void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields) {
-  if (!logger().should_log(toSpdlog(level))) return;
-  logger().log(toSpdlog(level),
-               spdlog::string_view_t(payload(text, {fields.begin(), fields.size()}, formatNow)));
+  if (!theLog().takes(level)) return;
+  theLog().write(level, kindOf(level), text, {fields.begin(), fields.size()});
 }
 
-void logOutput(std::string_view line, std::span<const LogField> fields) {
-  const std::string text = payload(line, fields, formatNow);
-  // Past the logger, which has the threshold.
-  const spdlog::details::log_msg message(logger().name(), spdlog::level::info,
-                                         spdlog::string_view_t(text));
-  for (const auto& sink : logger().sinks()) sink->log(message);
+size_t logOutput(std::string_view line, std::span<const LogField> fields) {
+  return theLog().write(LogLevel::kInfo, LineKind::kOutput, line, fields);
 }
+
+LostLines lostLines() { return theLog().lost(); }
+
+void onLogBehind(std::function<void()> handler) { theLog().onBehind(std::move(handler)); }
+
+bool continueLog() { return theLog().continueWriting(); }
 
 }  // namespace isopool::base

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -50,22 +52,40 @@ struct LogField {
 void startLog(LogLevel level, LogFormat format);
 
 /// Makes the file at `path` this process's error stream: all lines from now on are appended to it.
-/// A file that does not exist is created, for its owner to write and its group to read. Returns why
-/// that failed; then the error stream is as before. Call it again when the file was renamed, and
-/// before startLog() the first time.
+/// A file that does not exist is created, for its owner to write and its group to read. When the
+/// file is renamed or removed, the next line goes to a new file at this path. Returns why it can't
+/// be opened; then the error stream is as before. Call it before startLog() the first time.
 std::string sendErrorStreamTo(const std::string& path);
 
 /// Changes the threshold.
 void setLogLevel(LogLevel level);
 
-/// Writes one line to the error stream. Never blocks: while the stream's reader does not read,
-/// lines are dropped. A line has at most 4 KiB, so that lines of several processes do not mix in a
+/// Writes one line to the error stream. Does not wait: while the stream's reader does not read, or
+/// the disk is full, lines are lost (see LostLines), but up to 64 KiB of warnings and errors are
+/// written later. A line has at most 4 KiB, so that lines of several processes do not mix in a
 /// pipe: a longer message is cut. Invalid UTF-8 and control characters are replaced or escaped. Any
 /// thread may call it.
 void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
 
 /// Writes a line of another process's output; the fields say whose. It has level info, and is
-/// written whatever the threshold is. Else as log().
-void logOutput(std::string_view line, std::span<const LogField> fields);
+/// written whatever the threshold is. Else as log(). Returns the bytes of the line.
+size_t logOutput(std::string_view line, std::span<const LogField> fields);
+
+/// What a line is: its level, or output of another process.
+enum class LineKind { kDebug, kInfo, kWarning, kError, kOutput };
+inline constexpr std::array<const char*, 5> kLineKindNames{"debug", "info", "warning", "error",
+                                                           "output"};
+/// Lines by LineKind.
+using LostLines = std::array<uint64_t, kLineKindNames.size()>;
+
+/// The lines that the error stream has not taken since this process started. They are reported by a
+/// line of their own as soon as the stream takes lines again. Any thread.
+LostLines lostLines();
+/// `handler` is called when lines have to wait for the error stream, or are lost, after none did:
+/// then call continueLog() from time to time. It is called by a thread that logs, and must not log.
+/// Null: no handler.
+void onLogBehind(std::function<void()> handler);
+/// Writes the lines that wait. True if none waits any more, and every loss is reported. Any thread.
+bool continueLog();
 
 }  // namespace isopool::base

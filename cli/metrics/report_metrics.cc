@@ -50,6 +50,15 @@ void appendUp(Exposition& all, bool up) {
             up ? 1 : 0);
 }
 
+void appendCounts(MetricFamily& family, const Labels& labels, std::string_view name,
+                  const std::vector<ipc::ReportedCount>& counts) {
+  for (const ipc::ReportedCount& each : counts) {
+    Labels all = labels;
+    all.emplace_back(name, each.name);
+    family.add(all, each.count);
+  }
+}
+
 void appendSupervisor(const ipc::Report& report, Exposition& all) {
   MetricFamily build("isopool_build_info", kGauge,
                      "The versions of isopool, Python and torch, and the level of the sandbox.");
@@ -86,18 +95,25 @@ void appendSupervisor(const ipc::Report& report, Exposition& all) {
   all.gauge("isopool_shared_memory_bytes",
             "Shared memory that the supervisor holds: channels, arenas, packages.",
             report.sharedBytes);
+  all.gauge("isopool_memory_used_bytes",
+            "Memory in use by the control group of the supervisor that is nearest to its limit, or "
+            "by the machine, without what the kernel can take back at once.",
+            report.memoryUsed);
+  all.gauge("isopool_memory_limit_bytes", "The limit of isopool_memory_used_bytes.",
+            report.memoryLimit);
+  MetricFamily lost("isopool_log_lines_lost_total", kCounter,
+                    "Lines that the log did not take, because its disk is full or its reader does "
+                    "not read, by level; output: lines of workers.");
+  appendCounts(lost, {}, "level", report.lostLogLines);
+  all.add(lost);
+  MetricFamily dropped("isopool_worker_lines_dropped_total", kCounter,
+                       "Lines that workers printed and that were not logged: above the rate of one "
+                       "worker, or above worker_output_quota.");
+  appendCounts(dropped, {}, "reason", report.droppedOutput);
+  all.add(dropped);
   all.gauge("isopool_report_complete",
             "Whether the report had room for all workers, clients and models (0 or 1).",
             report.complete ? 1 : 0);
-}
-
-void appendCounts(MetricFamily& family, const Labels& labels, std::string_view name,
-                  const std::vector<ipc::ReportedCount>& counts) {
-  for (const ipc::ReportedCount& each : counts) {
-    Labels all = labels;
-    all.emplace_back(name, each.name);
-    family.add(all, each.count);
-  }
 }
 
 std::vector<uint64_t> inMicroseconds(std::vector<uint64_t> milliseconds) {

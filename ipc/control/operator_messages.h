@@ -249,12 +249,17 @@ struct Report {
   uint64_t openDescriptors = 0;     ///< of isopoold
   uint64_t descriptorLimit = 0;     ///< how many it may have
   uint64_t clientDescriptors = 0;   ///< of openDescriptors: for packages and segments of clients
+  std::vector<ReportedCount> lostLogLines;   ///< that the error stream did not take, by kind
+  std::vector<ReportedCount> droppedOutput;  ///< lines of workers that were not logged, by reason
+  uint64_t memoryUsed = 0;   ///< of the control group that is nearest to its limit, or the machine
+  uint64_t memoryLimit = 0;  ///< of the same; 0: not known
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
                        uptimeMilliseconds, pythonVersion, torchVersion, sandbox, missingProtections,
                        restarts, recycled, unfit, zygoteRestarts, sharedBytes, refusedConnections,
                        workers, slots, clients, models, complete, groups, classes,
                        recentMilliseconds, refusedPrograms, clientLimit, openDescriptors,
-                       descriptorLimit, clientDescriptors)
+                       descriptorLimit, clientDescriptors, lostLogLines, droppedOutput, memoryUsed,
+                       memoryLimit)
 };
 
 }  // namespace isopool::ipc

@@ -122,6 +122,8 @@ constexpr Field kFields[] = {
     {"log_format", [](Options& options,
                       const SettingValue& value) { options.logFormat = logFormat(value.text); }},
     {"log_file", [](Options& options, const SettingValue& value) { options.logFile = value.text; }},
+    {"worker_output_quota",
+     [](Options& options, const SettingValue& value) { options.outputQuota = value.number; }},
     {"no_kill",
      [](Options& options, const SettingValue& value) { options.noKill = value.number != 0; }},
 };

@@ -66,12 +66,13 @@ struct Options {
   /// Zygote and workers write to pipes, and isopoold logs each line; otherwise they have isopoold's
   /// own standard streams.
   bool collectOutput = false;
-  std::string listen;       ///< path of the socket of a shared supervisor
-  std::string socketGroup;  ///< its members may connect, too; empty: only the same user and root
-  std::string logFile;      ///< of a shared supervisor; empty: the error stream
-  uint32_t workers = 0;     ///< of a shared supervisor; at least 1 after parsing
-  std::string worker;       ///< path of the isopool-worker executable
-  uint32_t spares = 1;      ///< per worker group, and per GPU if `gpus` names some
+  uint64_t outputQuota = 0;  ///< bytes of these lines in an hour; 0: no limit
+  std::string listen;        ///< path of the socket of a shared supervisor
+  std::string socketGroup;   ///< its members may connect, too; empty: only the same user and root
+  std::string logFile;       ///< of a shared supervisor; empty: the error stream
+  uint32_t workers = 0;      ///< of a shared supervisor; at least 1 after parsing
+  std::string worker;        ///< path of the isopool-worker executable
+  uint32_t spares = 1;       ///< per worker group, and per GPU if `gpus` names some
   std::vector<std::string> gpus;  ///< each worker sees one of these; empty: what isopoold sees
   RestartLimits restart;
   uint64_t outputArena = 4u << 20;  ///< bytes of a channel's first output segment; whole pages

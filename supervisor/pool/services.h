@@ -9,6 +9,7 @@
 #include "supervisor/pool/memory_stock.h"
 #include "supervisor/pool/package_library.h"
 #include "supervisor/pool/zygote.h"
+#include "supervisor/processes/output_quota.h"
 #include "supervisor/processes/processes.h"
 
 namespace isopool::supervisor {
@@ -21,6 +22,7 @@ struct Services {
   const Options& options;  ///< a reload of the settings changes it, between two events
   MemoryStock& stock;
   Zygote& zygote;
+  OutputQuota& outputQuota;
   PackageLibrary packages;
   std::minstd_rand random;  ///< for jitter, not for secrets
   base::Epoch lastEpoch;    ///< the last that nextEpoch() has returned

@@ -48,7 +48,9 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, std::string gp
                                doorbell_.ring();
                                tellMore();
                              }});
-  if (services_.options.collectOutput) output_.emplace(services_.loop, events_.outputSource);
+  if (services_.options.collectOutput) {
+    output_.emplace(services_.loop, services_.outputQuota, events_.outputSource);
+  }
   requestFork(std::move(theirs), std::move(lifelineEnd), spare);
   if (services_.options.privatePool) services_.stock.expectWorker();
 }

@@ -27,6 +27,7 @@ constexpr const char* kOomAdjustment = "/proc/self/oom_score_adj";
 bool meansNothing(int signal) {
   switch (signal) {
     case SIGPIPE:
+    case SIGXFSZ:
     case SIGUSR1:
     case SIGUSR2:
     case SIGALRM:

@@ -36,8 +36,10 @@ std::pair<base::Fd, base::Fd> makePipe() {
 
 }  // namespace
 
-WorkerOutput::WorkerOutput(base::EventLoop& loop, std::function<OutputSource()> source)
+WorkerOutput::WorkerOutput(base::EventLoop& loop, OutputQuota& quota,
+                           std::function<OutputSource()> source)
     : loop_(loop),
+      quota_(quota),
       source_(std::move(source)),
       ends_(makePipe()),
       watch_(loop, ends_.first.get()),
@@ -58,6 +60,7 @@ void WorkerOutput::finish() {
   read(kPiecesAtTheEnd);
   if (!line_.empty()) endLine();
   reportDropped();
+  reportQuota();
 }
 
 void WorkerOutput::read(int pieces) {
@@ -89,23 +92,26 @@ void WorkerOutput::take(std::string_view text) {
 void WorkerOutput::endLine() {
   lineEnd_.cancel();
   const std::string line = std::exchange(line_, {});
-  if (mayLog(std::max(line.size(), kLineCost))) return logLine(line);
-  ++droppedLines_;
-  droppedBytes_ += line.size() + 1;
-  if (!dropReport_.isSet()) dropReport_.setAfter(kDropReport, [this] { reportDropped(); });
+  if (!isWithinRate(std::max(line.size(), kLineCost))) {
+    drop(OutputQuota::Reason::kRate, line.size() + 1);
+  } else if (!isWithinQuota()) {
+    drop(OutputQuota::Reason::kQuota, line.size() + 1);
+  } else {
+    logLine(line);
+  }
 }
 
-void WorkerOutput::logLine(const std::string& line) const {
+void WorkerOutput::logLine(const std::string& line) {
   const OutputSource source = source_();
   std::vector<base::LogField> fields{{"source", source.kind}};
   if (source.processId != 0) fields.emplace_back("worker_pid", source.processId);
   if (source.pool) fields.emplace_back("pool", *source.pool);
   if (source.slot) fields.emplace_back("slot", *source.slot);
   if (!source.model.empty()) fields.emplace_back("model", source.model);
-  base::logOutput(line, fields);
+  quota_.charge(share_, base::logOutput(line, fields));
 }
 
-bool WorkerOutput::mayLog(size_t bytes) {
+bool WorkerOutput::isWithinRate(size_t bytes) {
   const auto passed = std::chrono::duration_cast<base::Milliseconds>(loop_.now() - budgetAt_);
   const uint64_t gained =
       static_cast<uint64_t>(passed.count()) * kBytesPerSecond / kMillisecondsPerSecond;
@@ -118,15 +124,52 @@ bool WorkerOutput::mayLog(size_t bytes) {
   return true;
 }
 
-void WorkerOutput::reportDropped() {
-  if (droppedLines_ == 0) return;
+bool WorkerOutput::isWithinQuota() {
+  const uint64_t before = share_.hour;
+  const bool allowed = quota_.allows(share_, loop_.now());
+  if (share_.hour != before) reportQuota();
+  return allowed;
+}
+
+void WorkerOutput::drop(OutputQuota::Reason reason, size_t bytes) {
+  quota_.countDropped(reason);
+  const bool byRate = reason == OutputQuota::Reason::kRate;
+  Dropped& dropped = byRate ? aboveRate_ : aboveQuota_;
+  const bool first = dropped.lines++ == 0;
+  dropped.bytes += bytes;
+  if (byRate) {
+    if (!dropReport_.isSet()) dropReport_.setAfter(kDropReport, [this] { reportDropped(); });
+    return;
+  }
+  if (!first) return;
   const OutputSource source = source_();
+  const auto left = std::chrono::ceil<std::chrono::minutes>(quota_.leftOfHour(loop_.now()));
+  base::log(base::LogLevel::kWarning,
+            std::string("output of a ") + source.kind + " is dropped for the next " +
+                std::to_string(left.count()) + " min: it has used what " +
+                std::to_string(quota_.limit() >> 10) +
+                " KiB an hour for all processes leave to one (worker_output_quota)",
+            {{"worker_pid", source.processId}});
+}
+
+void WorkerOutput::reportDropped() {
+  if (aboveRate_.lines == 0) return;
+  const OutputSource source = source_();
+  const Dropped dropped = std::exchange(aboveRate_, {});
   base::log(base::LogLevel::kWarning,
             std::string("output of a ") + source.kind + " was dropped: it writes more than " +
                 std::to_string(kBytesPerSecond >> 10) + " KiB a second",
-            {{"worker_pid", source.processId},
-             {"lines", std::exchange(droppedLines_, 0)},
-             {"bytes", std::exchange(droppedBytes_, 0)}});
+            {{"worker_pid", source.processId}, {"lines", dropped.lines}, {"bytes", dropped.bytes}});
+}
+
+void WorkerOutput::reportQuota() {
+  if (aboveQuota_.lines == 0) return;
+  const OutputSource source = source_();
+  const Dropped dropped = std::exchange(aboveQuota_, {});
+  base::log(base::LogLevel::kWarning,
+            std::string("output of a ") + source.kind +
+                " was dropped after it had used its share of an hour (worker_output_quota)",
+            {{"worker_pid", source.processId}, {"lines", dropped.lines}, {"bytes", dropped.bytes}});
 }
 
 }  // namespace isopool::supervisor

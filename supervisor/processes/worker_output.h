@@ -16,6 +16,7 @@
 #include "base/loop/event_loop.h"
 #include "base/loop/readiness_watch.h"
 #include "base/loop/timer.h"
+#include "supervisor/processes/output_quota.h"
 
 namespace isopool::supervisor {
 
@@ -42,8 +43,8 @@ class WorkerOutput {
   static constexpr uint64_t kBytesPerSecond = 64u << 10;
   static constexpr uint64_t kBurst = 1u << 20;
 
-  /// Calls `source` for each line. Throws base::SystemCallError.
-  WorkerOutput(base::EventLoop& loop, std::function<OutputSource()> source);
+  /// Calls `source` for each line. `quota` must outlive it. Throws base::SystemCallError.
+  WorkerOutput(base::EventLoop& loop, OutputQuota& quota, std::function<OutputSource()> source);
   WorkerOutput(const WorkerOutput&) = delete;
   WorkerOutput& operator=(const WorkerOutput&) = delete;
 
@@ -59,11 +60,20 @@ class WorkerOutput {
   void read(int pieces);
   void take(std::string_view text);
   void endLine();
-  void logLine(const std::string& line) const;
-  bool mayLog(size_t bytes);
+  void logLine(const std::string& line);
+  bool isWithinRate(size_t bytes);
+  bool isWithinQuota();
+  void drop(OutputQuota::Reason reason, size_t bytes);
   void reportDropped();
+  void reportQuota();
+
+  struct Dropped {
+    uint64_t lines = 0;
+    uint64_t bytes = 0;
+  };
 
   base::EventLoop& loop_;
+  OutputQuota& quota_;
   const std::function<OutputSource()> source_;
   std::pair<base::Fd, base::Fd> ends_;  ///< of the pipe: to read, to write
   base::ReadinessWatch watch_;
@@ -73,8 +83,9 @@ class WorkerOutput {
   std::string line_;
   uint64_t budget_ = kBurst;
   base::TimePoint budgetAt_;
-  uint64_t droppedLines_ = 0;
-  uint64_t droppedBytes_ = 0;
+  OutputQuota::Share share_;
+  Dropped aboveRate_;   ///< not reported yet, as the next
+  Dropped aboveQuota_;  ///< in the hour in which it used up its share
 };
 
 }  // namespace isopool::supervisor

@@ -182,10 +182,32 @@ TEST_F(LogTest, KeepsALineWithinWhatAPipeTakesAtOnce) {
   }
 }
 
-TEST_F(LogTest, DropsLinesInsteadOfWaitingForAReader) {
+TEST_F(LogTest, LosesLinesInsteadOfWaitingForAReaderAndSaysHowMany) {
   startLog(LogLevel::kInfo, LogFormat::kJson);
+  int behind = 0;
+  onLogBehind([&] { ++behind; });
+  const LostLines before = lostLines();
   for (int i = 0; i < 10'000; ++i) log(LogLevel::kInfo, std::string(500, 'x'));
+  logOutput("from a model", {});
+  log(LogLevel::kWarning, "a worker died");
+  onLogBehind(nullptr);
+  EXPECT_EQ(behind, 1);
+  EXPECT_FALSE(continueLog());
+  const uint64_t lines = lostLines()[1] - before[1];
+  EXPECT_GT(lines, 9000u);
+  EXPECT_EQ(lostLines()[4], before[4] + 1) << "the output";
+  EXPECT_EQ(lostLines()[2], before[2]) << "the warning";
   EXPECT_FALSE(written().empty());
+  EXPECT_TRUE(continueLog());
+  const std::string late = written();
+  EXPECT_NE(late.find("\"message\":\"a worker died\""), std::string::npos) << late;
+  EXPECT_NE(late.find("\"level\":\"warning\",\"pid\":"), std::string::npos) << late;
+  EXPECT_NE(late.find(std::to_string(lines + 1) + " lines of the log were lost since "),
+            std::string::npos)
+      << late;
+  EXPECT_TRUE(late.ends_with(", because: the log's reader does not read\",\"lost_info\":" +
+                             std::to_string(lines) + ",\"lost_output\":1}\n"))
+      << late;
   log(LogLevel::kInfo, "heard again");
   EXPECT_NE(written().find("heard again"), std::string::npos);
 }

@@ -57,6 +57,38 @@ TEST_F(UsableMemory, IsWithoutLimitIfNothingStatesOne) {
   EXPECT_EQ(usableMemory(empty.path()), UINT64_MAX);
 }
 
+TEST(MemoryUse, IsThatOfTheGroupNearestToItsLimitWithoutInactivePagesOfFiles) {
+  const OwnRoot root;
+  EXPECT_FALSE(memoryUse(root.path()).has_value());
+  root.write("/proc/meminfo", "MemTotal:       16777216 kB\nMemAvailable:    4194304 kB\n");
+  EXPECT_EQ(memoryUse(root.path())->used, 12 * kGibibyte) << "the machine's";
+  EXPECT_EQ(memoryUse(root.path())->limit, 16 * kGibibyte);
+  root.write("/proc/self/cgroup", "0::/pod/service\n");
+  root.write("/sys/fs/cgroup/pod/service/memory.max", "3000\n");
+  root.write("/sys/fs/cgroup/pod/service/memory.current", "2500\n");
+  root.write("/sys/fs/cgroup/pod/service/memory.stat", "anon 1900\ninactive_file 600\n");
+  EXPECT_EQ(memoryUse(root.path())->used, 1900u);
+  EXPECT_EQ(memoryUse(root.path())->limit, 3000u);
+  root.write("/sys/fs/cgroup/pod/memory.max", "4000\n");
+  root.write("/sys/fs/cgroup/pod/memory.current", "3900\n");
+  EXPECT_EQ(memoryUse(root.path())->used, 3900u) << "the ancestor's";
+  root.write("/sys/fs/cgroup/pod/memory.max", "max\n");
+  EXPECT_EQ(memoryUse(root.path())->limit, 3000u);
+}
+
+TEST(MemoryUse, IsThatOfAGroupOfVersion1) {
+  const OwnRoot root;
+  root.write("/proc/meminfo", "MemTotal:       16777216 kB\nMemAvailable:    4194304 kB\n");
+  root.write("/proc/self/cgroup", "4:memory:/service\n0::/\n");
+  root.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  root.write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
+  root.write("/sys/fs/cgroup/memory/service/memory.limit_in_bytes", "3000\n");
+  root.write("/sys/fs/cgroup/memory/service/memory.usage_in_bytes", "2500\n");
+  root.write("/sys/fs/cgroup/memory/service/memory.stat", "total_inactive_file 600\n");
+  EXPECT_EQ(memoryUse(root.path())->used, 1900u);
+  EXPECT_EQ(memoryUse(root.path())->limit, 3000u);
+}
+
 TEST(MemoryKills, AreThoseOfTheGroup) {
   const OwnRoot root;
   root.write("/proc/self/cgroup", "0::/service\n");

@@ -71,6 +71,7 @@ class Simulation {
   ProcessTable processes_;
   Options options_;
   SimulatedEventLoop loop_;
+  supervisor::OutputQuota outputQuota_{0, {}};  // simulated processes print nothing
   std::optional<Supervisor> supervisor_;
   std::map<pid_t, SimulatedClient*> clientsByPid_;
   size_t clientsToCome_ = 0;
@@ -161,9 +162,9 @@ void Simulation::begin() {
     changed.workers = static_cast<uint32_t>(world_.chance.between(1, 4));
     return changed;
   };
-  supervisor_.emplace(
-      supervisor::Platform{loop_, processes_, static_cast<uint32_t>(world_.chance.below(1u << 31))},
-      options_, supervisor::InheritedLimits{}, std::move(events));
+  supervisor_.emplace(supervisor::Platform{loop_, processes_, outputQuota_,
+                                           static_cast<uint32_t>(world_.chance.below(1u << 31))},
+                      options_, supervisor::InheritedLimits{}, std::move(events));
   if (options_.privatePool) {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     supervisor_->addClient(std::move(ours));

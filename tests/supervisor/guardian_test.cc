@@ -164,7 +164,7 @@ TEST(ForegroundGuardian, PassesSignalsOn) {
 
 TEST(ForegroundGuardian, AndItsSupervisorIgnoreSignalsThatMeanNothingToThem) {
   static constexpr int kMeaningless[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM,
-                                         SIGPROF, SIGIO,   SIGPIPE};
+                                         SIGPROF, SIGIO,   SIGPIPE, SIGXFSZ};
   Started started([](int output) {
     for (const int signal : kMeaningless) ::raise(signal);
     ::raise(SIGRTMIN);

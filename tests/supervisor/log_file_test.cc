@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -34,6 +35,57 @@ TEST(LogFile, HasTheLogAndIsMadeAgainByAReload) {
     EXPECT_TRUE(next->waitFor([&] { return has(path, "(second, pid "); }));
     EXPECT_FALSE(has(path + ".1", "(second, pid "));
   }
+}
+
+std::string contentOf(const std::string& path) {
+  std::ifstream stream(path);
+  return {(std::istreambuf_iterator<char>(stream)), {}};
+}
+
+uint64_t linesLost(const ipc::Report& report, const std::string& kind) {
+  for (const ipc::ReportedCount& each : report.lostLogLines) {
+    if (each.name == kind) return each.count;
+  }
+  return 0;
+}
+
+TEST(LogFile, ThatWasFullHasEachDeathAndSaysWhatWasLostWithoutAnotherEvent) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/isopoold.log";
+  // A full disk that gets room: the path leads to a device, and then to a file.
+  std::filesystem::create_symlink("/dev/full", path);
+  SharedSupervisor supervisor({"--workers", "1", "--log-level", "info", "--log-file", path});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  client->killAndReport(worker);
+  ASSERT_TRUE(client->waitFor([&] { return client->serving(1, 0) != worker; }));
+  ASSERT_TRUE(supervisor.waitForReport(
+      [](const ipc::Report& report) { return linesLost(report, "info") > 0; }));
+  EXPECT_EQ(linesLost(supervisor.report(), "warning"), 0u);
+  std::filesystem::create_symlink(folder.path() + "/real.log", path + ".new");
+  std::filesystem::rename(path + ".new", path);
+  const auto has = [&](const std::string& text) {
+    return contentOf(path).find(text) != std::string::npos;
+  };
+  EXPECT_TRUE(client->waitFor([&] {
+    return has(" of the log were lost since ") || has(" of the log was lost since ");
+  })) << contentOf(path);
+  EXPECT_TRUE(has("No space left on device\",\"lost_info\":")) << contentOf(path);
+  EXPECT_TRUE(has(" died: SIGKILL")) << contentOf(path);
+}
+
+TEST(LogFile, IsMadeAgainWithoutASignalWhenItWasRenamedOrRemoved) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/isopoold.log";
+  SharedSupervisor supervisor({"--workers", "1", "--log-level", "info", "--log-file", path});
+  const auto first = supervisor.attachWithPool(1, "first");
+  std::filesystem::rename(path, path + ".1");
+  const auto second = supervisor.attachWithPool(1, "second");
+  EXPECT_NE(contentOf(path + ".1").find("(first, pid "), std::string::npos);
+  EXPECT_NE(contentOf(path).find("(second, pid "), std::string::npos);
+  std::filesystem::remove(path);
+  const auto third = supervisor.attachWithPool(1, "third");
+  EXPECT_NE(contentOf(path).find("(third, pid "), std::string::npos);
 }
 
 }  // namespace

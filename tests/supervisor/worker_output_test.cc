@@ -28,7 +28,7 @@ class WorkerOutputTest : public testing::Test {
     EXPECT_TRUE(log_.valid());
     ::dup2(log_.get(), STDERR_FILENO);
     base::startLog(base::LogLevel::kWarning, base::LogFormat::kJson);
-    output_.emplace(loop_, [this] { return source_; });
+    output_.emplace(loop_, quota_, [this] { return source_; });
   }
   ~WorkerOutputTest() override {
     output_->finish();
@@ -73,6 +73,7 @@ class WorkerOutputTest : public testing::Test {
   base::Fd log_;
   base::KernelEventLoop loop_;
   OutputSource source_;
+  OutputQuota quota_{0, loop_.now()};
   std::optional<WorkerOutput> output_;
 };
 
@@ -130,6 +131,59 @@ TEST_F(WorkerOutputTest, AFloodIsCutAndTheLogSaysSo) {
   flood.join();
   EXPECT_NE(log().find("\"lines\":"), std::string::npos);
   EXPECT_LT(log().size(), 4u << 20);
+}
+
+TEST_F(WorkerOutputTest, AboveTheQuotaOfAnHourIsDroppedCountedAndReportedOnce) {
+  quota_.setLimit(40'000);
+  source_.processId = 4711;
+  for (int i = 0; i < 1000; ++i) write("line " + std::to_string(i) + "\n");
+  ASSERT_TRUE(runUntil([&] { return quota_.dropped()[1] > 0; }));
+  output_->finish();
+  EXPECT_NE(log().find("output of a worker is dropped for the next 60 min"), std::string::npos);
+  EXPECT_EQ(log().find("is dropped for the next"), log().rfind("is dropped for the next"));
+  const auto logged = 1000 - quota_.dropped()[1];
+  EXPECT_NE(log().find("\"line " + std::to_string(logged - 1) + "\""), std::string::npos);
+  EXPECT_EQ(log().find("\"line " + std::to_string(logged) + "\""), std::string::npos);
+  EXPECT_LT(log().size(), 22'000u) << "one process gets half";
+  EXPECT_NE(log().find("after it had used its share of an hour (worker_output_quota)\","
+                       "\"worker_pid\":4711,\"lines\":" +
+                       std::to_string(1000 - logged)),
+            std::string::npos)
+      << log();
+  // Another one still finds room.
+  WorkerOutput other(loop_, quota_, [] { return OutputSource{}; });
+  ASSERT_EQ(::write(other.writeEnd().get(), "of another\n", 11), 11);
+  other.finish();
+  EXPECT_NE(log().find("\"of another\""), std::string::npos);
+}
+
+TEST(OutputQuota, LeavesRoomForOthersWhateverManyWrite) {
+  const base::TimePoint start{};
+  OutputQuota quota(1 << 20, start);
+  uint64_t all = 0;
+  for (int process = 0; process < 50; ++process) {
+    OutputQuota::Share share;
+    EXPECT_TRUE(process > 10 || quota.allows(share, start)) << process;
+    while (quota.allows(share, start)) {
+      quota.charge(share, 100);
+      all += 100;
+    }
+  }
+  EXPECT_LE(all, (1u << 20) + 50 * 100);
+  EXPECT_GT(all, (1u << 20) - 1000u);
+}
+
+TEST(OutputQuota, BeginsAgainEachHour) {
+  const base::TimePoint start{};
+  OutputQuota quota(1000, start);
+  OutputQuota::Share share;
+  for (const int hour : {0, 1, 100}) {
+    const base::TimePoint now = start + std::chrono::hours(hour) + std::chrono::minutes(7);
+    EXPECT_TRUE(quota.allows(share, now)) << hour;
+    quota.charge(share, 500);
+    EXPECT_FALSE(quota.allows(share, now)) << hour;
+    EXPECT_EQ(quota.leftOfHour(now), std::chrono::minutes(53)) << hour;
+  }
 }
 
 TEST_F(WorkerOutputTest, WhatWasWrittenIsLoggedAtTheEnd) {
