@@ -64,6 +64,8 @@ if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set(installed ${PROJECT_BINARY_DIR}/CMakeFiles/installed)
   file(WRITE ${installed}/isopool.toml "${settings_of_the_unit}")
   install(FILES ${installed}/isopool.toml DESTINATION /etc/isopool COMPONENT runtime)
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/logrotate/isopool DESTINATION /etc/logrotate.d
+          COMPONENT runtime)
   cmake_path(GET ISOPOOL_PYTHON_EXECUTABLE PARENT_PATH environment)
   cmake_path(GET environment PARENT_PATH environment)
   configure_file(${folder}/README.Debian.in ${installed}/README.Debian @ONLY)

@@ -56,6 +56,8 @@ install(FILES ${PROJECT_SOURCE_DIR}/packaging/isopool.toml
               ${PROJECT_SOURCE_DIR}/packaging/prometheus/isopool.rules.yml
               ${PROJECT_SOURCE_DIR}/packaging/grafana/isopool-dashboard.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/isopool COMPONENT runtime)
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/logrotate/isopool
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/isopool RENAME isopool.logrotate COMPONENT runtime)
 
 if(EXISTS ${PROJECT_SOURCE_DIR}/include/isopool)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/isopool DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

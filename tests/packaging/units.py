@@ -1,6 +1,6 @@
 """The systemd units do what their comments promise, and systemd accepts them without a warning.
 
-    python tests/packaging/units.py ISOPOOLD ISOPOOL CMAKE
+    python tests/packaging/units.py ISOPOOLD ISOPOOL CMAKE PLAIN_WORKER
 
 Exits with 77 and prints the reason if systemd is not installed.
 """
@@ -13,9 +13,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 PACKAGING = pathlib.Path(__file__).parents[2] / "packaging"
 NOT_RUN = 77
+LOGROTATE = PACKAGING / "logrotate" / "isopool"
+EXAMPLE = PACKAGING / "isopool.toml"
+SHORTEST_LINE = 90  # bytes of a line of output in the log, without its text
 UNITS = ("isopoold.service", "isopoold.socket", "isopool-metrics.service")
 
 
@@ -49,6 +53,7 @@ def check_service(path: pathlib.Path, isopoold: pathlib.Path) -> None:
     assert seconds(service["TimeoutStartSec"]) > seconds(defaults["zygote_timeout"])
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
     check_reload(isopoold, path)
+    check_log(service, defaults)
     assert service["RemoveIPC"] == "yes" and service["MemoryMax"] and int(service["TasksMax"]) > 0
     # Without these namespaces strict workers have no folder for temporary files.
     assert service["RestrictNamespaces"] == "user mnt"
@@ -57,6 +62,60 @@ def check_service(path: pathlib.Path, isopoold: pathlib.Path) -> None:
     assert "ProtectControlGroups" not in service
     # Otherwise the end of the service removes the socket at which systemd continues to listen.
     assert service["RuntimeDirectoryPreserve"] == "yes"
+
+
+def check_log(service: configparser.SectionProxy, defaults: dict[str, str]) -> None:
+    """The log file of the documentation and of logrotate is where the service may write."""
+    assert service["ProtectSystem"] == "strict"
+    may_write = {"/var/log/" + name for name in service["LogsDirectory"].split()}
+    rotated = re.findall(r"^(/\S+) \{$", LOGROTATE.read_text(), re.MULTILINE)
+    shown = re.findall(r"^#log_file = \"(.*)\"$", EXAMPLE.read_text(), re.MULTILINE)
+    assert rotated == shown and len(shown) == 1, (rotated, shown)
+    assert str(pathlib.Path(shown[0]).parent) in may_write, (shown, may_write)
+    # A user that the folder belongs to, not root, renames the files in it.
+    assert f"su {service['User']} {service['Group']}\n" in LOGROTATE.read_text()
+    # The journal has room for all lines of workers that isopoold lets through in an hour, and for its own.
+    lines = size(defaults["worker_output_quota"]) / SHORTEST_LINE
+    assert int(service["LogRateLimitBurst"]) > 1.25 * lines, lines
+    assert seconds(service["LogRateLimitIntervalSec"]) <= 3600
+
+
+def check_rotation(isopoold: pathlib.Path, worker: pathlib.Path) -> str:
+    """logrotate, as packaged, renames the file, and isopoold's next line is in a new one."""
+    if shutil.which("logrotate") is None:
+        return "no logrotate here; on Debian: apt-get install logrotate"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        log = folder / "isopoold.log"
+        settings = LOGROTATE.read_text().replace("/var/log/isopool/isopoold.log", str(log))
+        settings = re.sub(r"^ *su .*\n", "", settings, flags=re.MULTILINE)
+        (folder / "logrotate").write_text(settings)
+        command = [isopoold, "--listen", folder / "socket", "--worker", worker, "--workers", "1"]
+        supervisor = subprocess.Popen([*command, "--log-file", log, "--log-level", "info"])
+        try:
+            await_text(log, "serving")
+            output("logrotate", "--force", "--state", folder / "state", folder / "logrotate")
+            supervisor.terminate()
+            assert supervisor.wait(30) == 0
+            assert "shutting down" in log.read_text()
+            assert "shutting down" not in (folder / "isopoold.log.1").read_text()
+        finally:
+            supervisor.kill()
+            supervisor.wait()
+    return "logrotate and isopoold rotate the log"
+
+
+def await_text(path: pathlib.Path, text: str) -> None:
+    end = time.monotonic() + 30
+    while not path.exists() or text not in path.read_text():
+        assert time.monotonic() < end, f"{path} has no {text}"
+        time.sleep(0.05)
+
+
+def size(text: str) -> int:
+    factors = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+    number, unit = re.fullmatch(r"(\d+)([KMG]iB)", text).groups()
+    return int(number) * factors[unit]
 
 
 def check_reload(isopoold: pathlib.Path, path: pathlib.Path) -> None:
@@ -105,6 +164,7 @@ def main() -> int:
     isopoold = pathlib.Path(sys.argv[1])
     isopool = pathlib.Path(sys.argv[2])
     cmake = sys.argv[3]
+    print(check_rotation(isopoold, pathlib.Path(sys.argv[4])))
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         output(

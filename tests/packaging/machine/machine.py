@@ -32,8 +32,9 @@ SOCKET = pathlib.Path("/run/isopool/isopoold.sock")
 MEMBER, OUTSIDER = "isopool-member", "isopool-outsider"
 LOSSES = ("wrong", "worker_lost", "started_lost", "waiting_lost", "other")
 # Nothing of these may be left once the packages are purged.
-TRACES = ("/etc/isopool", "/run/isopool", "/var/cache/isopool", "/usr/libexec/isopool", "/usr/share/isopool",
-          "/usr/bin/isopool", "/usr/lib/systemd/system/isopoold.service")  # fmt: skip
+TRACES = ("/etc/isopool", "/etc/logrotate.d/isopool", "/run/isopool", "/var/cache/isopool", "/var/log/isopool",
+          "/usr/libexec/isopool", "/usr/share/isopool", "/usr/bin/isopool",
+          "/usr/lib/systemd/system/isopoold.service")  # fmt: skip
 
 
 class Broken(Exception):
