@@ -42,6 +42,9 @@ std::string nameOfClient(const ipc::Report& report, uint64_t number) {
 }
 
 void findOfWorker(const ipc::Report& report, const ipc::ReportedWorker& worker, Found& found) {
+  if (worker.stopped) {
+    found.problem(nameOf(worker) + " has been stopped by a signal: kill -CONT continues it");
+  }
   if (worker.runningClient != 0 && worker.runningMilliseconds >= kLongCallMilliseconds) {
     found.notice(nameOf(worker) + " has been running one call for " +
                  wordsForDuration(worker.runningMilliseconds) + ", of " +

@@ -375,9 +375,21 @@ std::vector<pid_t> Supervisor::ownChildren() const {
 
 void Supervisor::signalled(int signal) {
   if (signal == SIGHUP) return reload();
-  if (signal == SIGCHLD) return sweepOrphans();
+  if (signal == SIGCHLD) {
+    passStateChangesOn();
+    return sweepOrphans();
+  }
   base::log(base::LogLevel::kInfo, "shutting down: received signal " + std::to_string(signal));
   drain();
+}
+
+void Supervisor::passStateChangesOn() {
+  for (;;) {
+    const Processes::StateChange change = processes_.nextStateChange();
+    if (change.child == 0) return;
+    if (privateClient_ != nullptr) privateClient_->stateChanged(change);
+    for (const auto& [name, group] : groups_) group->stateChanged(change);
+  }
 }
 
 void Supervisor::reload() {

@@ -102,6 +102,7 @@ class Supervisor {
   void sweepOrphans();
   std::vector<pid_t> ownChildren() const;
   void signalled(int signal);
+  void passStateChangesOn();
   void reload();
   void makeGroup(const std::string& name, uint32_t workers);
   void resizeGroups();

@@ -142,6 +142,7 @@ void appendGroups(const ipc::Report& report, Exposition& all) {
                        "Acts of user code that the sandbox denied, by kind.");
   MetricFamily starts("isopool_worker_start_duration_seconds", kHistogram,
                       "Time from the request for a worker until it could serve.");
+  MetricFamily spares("isopool_spares", kGauge, "Spare workers that the settings want.");
   for (const ipc::ReportedGroup& group : report.groups) {
     const Labels labels{{"group", group.name}};
     calls.add(labels, group.completedCalls);
@@ -153,13 +154,14 @@ void appendGroups(const ipc::Report& report, Exposition& all) {
     quarantined.add(labels, group.quarantinedSlots);
     clientQuarantines.add(labels, group.clientQuarantines);
     quarantinedClients.add(labels, group.quarantinedClients);
+    spares.add(labels, group.spares);
     appendCounts(denials, labels, "kind", group.denials);
     starts.addDurations(labels, inMicroseconds(group.starts.bounds), group.starts.counts,
                         group.starts.sumMilliseconds * kMicrosecondsPerMillisecond);
   }
   for (const MetricFamily* each :
        {&calls, &processor, &deaths, &restarts, &recycled, &quarantines, &quarantined,
-        &clientQuarantines, &quarantinedClients, &denials, &starts}) {
+        &clientQuarantines, &quarantinedClients, &denials, &starts, &spares}) {
     all.add(*each);
   }
 }
@@ -181,6 +183,8 @@ void appendSlots(const ipc::Report& report, Exposition& all) {
 
 void appendWorkers(const ipc::Report& report, Exposition& all) {
   MetricFamily workers("isopool_workers", kGauge, "Worker processes, by state.");
+  MetricFamily stopped("isopool_workers_stopped", kGauge,
+                       "Workers that a signal has stopped (SIGSTOP) and none has continued.");
   MetricFamily running("isopool_calls_running", kGauge, "Calls that run.");
   MetricFamily runningFor("isopool_worker_call_seconds", kGauge,
                           "For how long the call of the worker has been running; 0 if none runs.");
@@ -202,10 +206,12 @@ void appendWorkers(const ipc::Report& report, Exposition& all) {
       workers.add({{"group", group.name}, {"state", state}}, 0);
     }
     running.add({{"group", group.name}}, 0);
+    stopped.add({{"group", group.name}}, 0);
   }
   for (const ipc::ReportedWorker& worker : report.workers) {
     workers.add({{"group", worker.group}, {"state", worker.state}}, 1);
     running.add({{"group", worker.group}}, worker.runningClient != 0 ? 1 : 0);
+    stopped.add({{"group", worker.group}}, worker.stopped ? 1 : 0);
     const Labels labels{{"group", worker.group}, {"slot", slotLabel(worker)}};
     runningFor.addMilliseconds(labels, worker.runningMilliseconds);
     waiting.add(labels, worker.waitingClients);
@@ -217,8 +223,8 @@ void appendWorkers(const ipc::Report& report, Exposition& all) {
     lent.add(labels, worker.lentBytes);
     zombie.add(labels, worker.zombieBytes);
   }
-  for (const MetricFamily* each : {&workers, &running, &runningFor, &waiting, &clients, &threads,
-                                   &own, &arena, &lentResults, &lent, &zombie}) {
+  for (const MetricFamily* each : {&workers, &stopped, &running, &runningFor, &waiting, &clients,
+                                   &threads, &own, &arena, &lentResults, &lent, &zombie}) {
     all.add(*each);
   }
 }
@@ -268,7 +274,9 @@ void appendModelCalls(const ipc::Report& report, Exposition& all) {
 void appendClients(const ipc::Report& report, Exposition& all) {
   MetricFamily clients("isopool_clients", kGauge, "Connected programs.");
   MetricFamily queued("isopool_calls_queued", kGauge,
-                      "Calls in the rings of clients that no worker has taken.");
+                      "Calls that no worker has taken: in the rings of clients, and in line in "
+                      "the programs, as these report them every two seconds.");
+  std::map<std::string, uint64_t> longestStall;
   MetricFamily memory("isopool_client_memory_bytes", kGauge,
                       "Memory that clients hold; handles: in the workers' own memory.");
   const auto addMemory = [&](const std::string& name, const ipc::ReportedClient& client) {
@@ -281,15 +289,21 @@ void appendClients(const ipc::Report& report, Exposition& all) {
     const std::string name = classLabel(each.name);
     clients.add({{"class", name}}, 0);
     queued.add({{"class", name}}, 0);
+    longestStall[name] = 0;
     addMemory(name, {});
   }
   for (const ipc::ReportedClient& client : report.clients) {
     const std::string name = classLabel(client.clientClass);
     clients.add({{"class", name}}, 1);
     queued.add({{"class", name}}, client.queuedCalls);
+    longestStall[name] = std::max(longestStall[name], client.stalledMilliseconds);
     addMemory(name, client);
   }
-  for (const MetricFamily* each : {&clients, &queued, &memory}) all.add(*each);
+  MetricFamily stalled("isopool_client_stalled_seconds", kGauge,
+                       "The longest time for which one program of the class has had calls queued "
+                       "while none of its calls completed.");
+  for (const auto& [name, time] : longestStall) stalled.addMilliseconds({{"class", name}}, time);
+  for (const MetricFamily* each : {&clients, &queued, &stalled, &memory}) all.add(*each);
   all.gauge("isopool_clients_limit", "Programs that may be connected (max_clients).",
             report.clientLimit);
   MetricFamily refused("isopool_connections_refused_total", kCounter,

@@ -34,11 +34,13 @@ void addTimes(const LatencyHistogram& latency, ipc::ModelCalls& calls) {
 
 }  // namespace
 
-void CallReports::send(const PoolModels& models, const SupervisorConnection& connection) {
+void CallReports::send(const PoolModels& models, size_t waiting,
+                       const SupervisorConnection& connection) {
   if (!connection.shared() || connection.protocolVersion() < kSinceVersion) return;
   ControlWriter& writer = *connection.writer();
   base::MutexLock lock(mutex_);
   ipc::ReportCalls message;
+  message.waiting = static_cast<uint32_t>(std::min<size_t>(waiting, UINT32_MAX));
   for (ModelStatistics& model : models.statistics()) {
     Reported& reported = reported_[model.name];
     ipc::ModelCalls calls;
@@ -55,7 +57,11 @@ void CallReports::send(const PoolModels& models, const SupervisorConnection& con
       message.models.clear();
     }
   }
-  if (!message.models.empty()) writer.send(message);
+  // Repeated while calls wait: the supervisor may be another one than before.
+  const bool waits = message.waiting != 0 || reportedWaiting_ != 0;
+  if (message.models.empty() && !waits) return;
+  writer.send(message);
+  reportedWaiting_ = message.waiting;
 }
 
 }  // namespace isopool::client

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -14,10 +16,10 @@ namespace isopool::client {
 /// Reports a pool's calls to a shared supervisor, for its operator (ipc::ReportCalls). Any thread.
 class CallReports {
  public:
-  /// Sends what has been counted since the last report to any supervisor, if anything. Does
-  /// nothing if the supervisor is private, or does not support the message. Does not wait. Throws
-  /// std::bad_alloc; then calls may stay unreported.
-  void send(const PoolModels& models, const SupervisorConnection& connection);
+  /// Sends what has been counted since the last report to any supervisor, and how many calls wait
+  /// now, if there is anything to send. Does nothing if the supervisor is private, or does not
+  /// support the message. Does not wait. Throws std::bad_alloc; then calls may stay unreported.
+  void send(const PoolModels& models, size_t waiting, const SupervisorConnection& connection);
 
  private:
   struct Reported {
@@ -27,6 +29,7 @@ class CallReports {
 
   base::Mutex mutex_;
   std::map<std::string, Reported> reported_ ISOPOOL_GUARDED_BY(mutex_);
+  uint32_t reportedWaiting_ ISOPOOL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace isopool::client

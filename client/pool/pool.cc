@@ -47,6 +47,18 @@ void endTurn(EntryTurn* turn) {
   if (turn != nullptr && turn->owns_lock()) turn->unlock();
 }
 
+// Counts a thread, under the pool's mutex.
+class Waiting {
+ public:
+  explicit Waiting(size_t& threads) : threads_(threads) { ++threads_; }
+  ~Waiting() { --threads_; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  size_t& threads_;
+};
+
 }  // namespace
 
 Pool::Pool(std::shared_ptr<SupervisorConnection> connection, PoolSettings settings,
@@ -122,7 +134,7 @@ void Pool::close() {
   // lent to them comes back when it has reaped them.
   try {
     if (connection) {
-      callReports_.send(models_, *connection);
+      callReports_.send(models_, 0, *connection);
       connection->closePool(id);
     }
   } catch (const std::bad_alloc&) {
@@ -453,6 +465,7 @@ void Pool::releaseUser(WorkerSlot& slot) {
 std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
   const base::WithoutCancellation complete;
   base::MutexLock lock(ownMutex());
+  const Waiting waiting(waitForWorker_);
   for (;;) {
     checkLocked();
     if (serves(slot, WorkerSetup::configuredByThisThread())) return slot.channel;

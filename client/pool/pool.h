@@ -300,6 +300,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::optional<WorkerReservation> takeReserved(PoolMigration& migration);
   void endReservation(WorkerSlot& slot);
   void executorHasDrained();
+  size_t callsWaiting();
 
   const uint32_t generation_;
   const char* const owner_;
@@ -332,8 +333,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::list<Waiter*> waiters_ ISOPOOL_GUARDED_BY(mutex_);
   /// Calls that look for a place; served before waiters_.
   std::list<PoolMigration*> migrations_ ISOPOOL_GUARDED_BY(mutex_);
-  std::atomic<int64_t> serviceNanoseconds_;  // how long a call takes, on average
-  std::atomic<size_t> inLine_{0};            // the length of both lists together
+  size_t waitForWorker_ ISOPOOL_GUARDED_BY(mutex_) = 0;  ///< threads in liveChannel()
+  std::atomic<int64_t> serviceNanoseconds_;              // how long a call takes, on average
+  std::atomic<size_t> inLine_{0};                        // the length of both lists together
   /// When a thread in line got a place.
   Clock::time_point lastHandOver_ ISOPOOL_GUARDED_BY(mutex_);
   std::shared_ptr<AsyncExecutor> executor_ ISOPOOL_GUARDED_BY(mutex_);

@@ -122,7 +122,13 @@ void Pool::supervisorLost(uint64_t connection, std::string text) {
 }
 
 void Pool::reportCalls() {
-  if (const auto present = connection()) callReports_.send(models_, *present);
+  if (const auto present = connection()) callReports_.send(models_, callsWaiting(), *present);
+}
+
+// Those that no worker has. A call in a worker's ring is counted by the supervisor.
+size_t Pool::callsWaiting() {
+  base::MutexLock lock(mutex_);
+  return waiters_.size() + waitForWorker_ + (executor_ ? executor_->queued() : 0);
 }
 
 void Pool::attach(const std::shared_ptr<SupervisorConnection>& next) {

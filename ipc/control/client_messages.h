@@ -162,13 +162,15 @@ struct AcknowledgeDrain {
   MSGPACK_DEFINE_ARRAY(unused)
 };
 
-/// Calls of the client since its last such message, for the operator. Only to a shared supervisor,
-/// since protocol version 4. A client that has made calls sends it every two seconds, and when it
-/// closes its pool; a client that is killed leaves its last calls unreported.
+/// Calls of the client since its last such message, and those that wait now, for the operator. Only
+/// to a shared supervisor, since protocol version 4. A client that has made calls, or whose calls
+/// wait or waited, sends it every two seconds, and when it closes its pool; a client that is killed
+/// leaves its last calls unreported.
 struct ReportCalls {
   static constexpr MessageType kType = MessageType::kReportCalls;
   std::vector<ModelCalls> models;
-  MSGPACK_DEFINE_ARRAY(models)
+  uint32_t waiting = 0;  ///< calls that the client holds back: no worker has a place for them
+  MSGPACK_DEFINE_ARRAY(models, waiting)
 };
 
 /// The supervisor answers with kStatistics and the same token.

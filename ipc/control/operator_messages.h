@@ -112,10 +112,11 @@ struct ReportedWorker {
   std::string runningModel;         ///< whose call runs; empty: none, or a call of no model
   std::vector<std::string> models;  ///< that it has loaded, for whichever client
   std::string gpu;                  ///< as in ForkWorker
+  bool stopped = false;             ///< by a signal, not by a debugger
   MSGPACK_DEFINE_ARRAY(epoch, processId, group, slot, state, ageMilliseconds, completedCalls,
                        clients, runningClient, runningMilliseconds, waitingClients, privateBytes,
                        outputBytes, lentBlocks, lentBytes, zombieBytes, forbiddenActs,
-                       processorMilliseconds, threads, runningModel, models, gpu)
+                       processorMilliseconds, threads, runningModel, models, gpu, stopped)
 };
 
 /// One slot of a worker group, also without a worker.
@@ -157,9 +158,10 @@ struct ReportedGroup {
   ReportedDurations starts;            ///< of workers: from the fork request until it can serve
   uint64_t clientQuarantines = 0;      ///< of clients whose code ended workers
   uint64_t quarantinedClients = 0;     ///< now
+  uint64_t spares = 0;                 ///< that the settings want
   MSGPACK_DEFINE_ARRAY(name, completedCalls, processorMilliseconds, restarts, recycled, deaths,
                        recentDeaths, quarantines, quarantinedSlots, denials, starts,
-                       clientQuarantines, quarantinedClients)
+                       clientQuarantines, quarantinedClients, spares)
 };
 
 /// What all programs of a class have done since the supervisor's start, those that have left
@@ -187,7 +189,7 @@ struct ReportedClient {
   std::string state;        ///< greeting, attached, quarantined, draining
   uint64_t attachedMilliseconds = 0;
   uint32_t slots = 0;        ///< of its pool; several may share a worker
-  uint64_t queuedCalls = 0;  ///< calls in its rings that no worker has taken yet
+  uint64_t queuedCalls = 0;  ///< that no worker has taken: in its rings, or as ReportCalls states
   uint64_t runningCalls = 0;
   uint64_t completedCalls = 0;  ///< since it attached, also of workers that have died
   uint64_t inputBytes = 0;      ///< segments of its input arena
@@ -201,10 +203,13 @@ struct ReportedClient {
   /// For how long the client gets no further worker; 0: it is not in quarantine.
   uint64_t quarantineMilliseconds = 0;
   std::string quarantine;  ///< why: the model, the number of deaths, the last one
+  /// For how long calls have been queued while none completed, as far as reports show it.
+  uint64_t stalledMilliseconds = 0;
   MSGPACK_DEFINE_ARRAY(number, processId, userId, groupId, program, clientClass, share, state,
                        attachedMilliseconds, slots, queuedCalls, runningCalls, completedCalls,
                        inputBytes, packageBytes, outputBytes, models, overdueCalls, refusals,
-                       handles, handleBytes, quarantineMilliseconds, quarantine)
+                       handles, handleBytes, quarantineMilliseconds, quarantine,
+                       stalledMilliseconds)
 };
 
 /// One package, stored model or moved object, once for all clients that share its memory.

@@ -27,6 +27,8 @@ class PrivateClient final : public Client {
   /// Zygotes fail repeatedly: as WorkerGroup::onZygoteCrashLoop().
   void onZygoteCrashLoop() { ownGroup_.onZygoteCrashLoop(); }
   void appendPids(std::vector<pid_t>& pids) const { ownGroup_.appendPids(pids); }
+  /// As WorkerGroup::stateChanged().
+  void stateChanged(const Processes::StateChange& change) { ownGroup_.stateChanged(change); }
   /// As WorkerGroup::logOutput().
   void logOutput() const { ownGroup_.logOutput(); }
   /// "client 1".

@@ -69,6 +69,7 @@ ipc::ReportedGroup reportTotals(WorkerGroup& group, base::TimePoint now) {
   }
   entry.starts.counts.assign(starts.counts.begin(), starts.counts.end());
   entry.starts.sumMilliseconds = milliseconds(starts.sum);
+  entry.spares = group.slotTable().spares();
   return entry;
 }
 
@@ -90,6 +91,7 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
     entry.processId = worker->pid();
     entry.group = group.name();
     entry.gpu = worker->gpu();
+    entry.stopped = worker->isStopped();
     entry.state = stateOf(group, *worker);
     const std::optional<SlotTable::SlotAssignment> assignment =
         group.slotTable().assignmentOf(epoch);

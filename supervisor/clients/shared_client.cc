@@ -70,7 +70,9 @@ void SharedClient::dispatch(ipc::Frame& frame) {
     return;
   }
   if (frame.type == ipc::MessageType::kReportCalls) {
-    return events_.calls(*this, ipc::decodeMessage<ipc::ReportCalls>(frame).models);
+    const auto message = ipc::decodeMessage<ipc::ReportCalls>(frame);
+    waitingCalls_ = message.waiting;
+    return events_.calls(*this, message.models);
   }
   Client::dispatch(frame);
 }
@@ -314,8 +316,11 @@ std::string SharedClient::className() const {
 
 void SharedClient::addNewTo(ClassTotals& all) { all.advance(counted_, totals()); }
 
-ipc::ReportedClient SharedClient::report() const {
+ipc::ReportedClient SharedClient::report() {
   ipc::ReportedClient entry = reportFigures();
+  entry.queuedCalls += waitingCalls_;
+  entry.stalledMilliseconds = static_cast<uint64_t>(
+      stall_.look(services_.loop.now(), entry.queuedCalls, entry.completedCalls).count());
   entry.processId = peer_.processId;
   entry.userId = peer_.userId;
   entry.groupId = peer_.groupId;

@@ -9,6 +9,7 @@
 
 #include "supervisor/clients/class_totals.h"
 #include "supervisor/clients/client.h"
+#include "supervisor/clients/stall_clock.h"
 #include "supervisor/processes/peer.h"
 
 namespace isopool::supervisor {
@@ -53,7 +54,7 @@ class SharedClient final : public Client {
   /// True for a program after its Hello.
   bool isServedProgram() const { return saidHello() && !isOperator(); }
   using Client::isOperator;
-  ipc::ReportedClient report() const;
+  ipc::ReportedClient report();
   /// The name of its class of the settings; empty if it has none.
   std::string className() const;
   /// Adds to the totals of its class what the client has done since the last call.
@@ -93,8 +94,10 @@ class SharedClient final : public Client {
   std::string class_;  ///< the name of its class from its Hello on; empty: none
   bool draining_ = false;
   bool drainAcknowledged_ = false;
-  ClassTotals counted_;  ///< what addNewTo() has added
-  base::PoolId pool_;    ///< the client's number of its pool
+  ClassTotals counted_;        ///< what addNewTo() has added
+  uint32_t waitingCalls_ = 0;  ///< that the client holds back, as it has last reported
+  StallClock stall_;
+  base::PoolId pool_;  ///< the client's number of its pool
   /// The index of the client's slot is the index here; the value is the slot of the shared pool.
   std::vector<uint32_t> slotIndices_;
   /// Its slots that it knows to be empty because of its own quarantine.

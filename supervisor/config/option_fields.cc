@@ -63,6 +63,10 @@ constexpr Field kFields[] = {
      [](Options& options, const SettingValue& value) {
        options.workerTimeout = milliseconds(value);
      }},
+    {"stopped_timeout",
+     [](Options& options, const SettingValue& value) {
+       options.stoppedTimeout = milliseconds(value);
+     }},
     {"handshake_timeout",
      [](Options& options, const SettingValue& value) {
        options.handshakeTimeout = milliseconds(value);

@@ -80,6 +80,7 @@ struct Options {
   std::chrono::milliseconds zygoteTimeout{120'000};   ///< from its start until it is ready
   std::chrono::milliseconds forkTimeout{5'000};       ///< between two answers of the zygote
   std::chrono::milliseconds workerTimeout{30'000};    ///< until it is ready, or has attached
+  std::chrono::milliseconds stoppedTimeout{30'000};   ///< of a worker, by a signal; 0: no limit
   std::chrono::milliseconds handshakeTimeout{5'000};  ///< from a client's connection to its Hello
   std::chrono::milliseconds drainTimeout{30'000};     ///< for calls in flight after SIGTERM
   /// How long a worker may still run a call past its deadline, or of a client that has left.

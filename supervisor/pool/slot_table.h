@@ -109,6 +109,8 @@ class SlotTable {
   std::vector<Slot> unservedSlots() const;
   /// Slots in quarantine, with the time that is left.
   std::vector<Quarantine> quarantinedSlots(base::TimePoint now) const;
+  /// How many spares the table keeps.
+  size_t spares() const { return spares_ == 0 ? 0 : spareEntries_.size(); }
   /// True if there is a pool without any usable worker.
   bool poolWithoutWorker() const;
 

@@ -23,6 +23,8 @@ constexpr base::Milliseconds kTimeToEnd(100);
 // At most this many messages are queued for the worker, with descriptors of their own. Further
 // messages about clients wait in the attachments, without descriptors.
 constexpr size_t kMostWaiting = 16;
+// How long a worker is stopped before that is logged.
+constexpr base::Milliseconds kStopReport(1000);
 
 }  // namespace
 
@@ -35,6 +37,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, std::string gp
       crashLog_(ipc::createGrowingMemoryObject("isopool:crash-log")),
       statusPage_(ipc::createMemoryObject("isopool:status-page", ipc::kPageBytes)),
       deadline_(services.loop),
+      stopLook_(services.loop),
       self_(this) {
   auto [ours, theirs] = ipc::ControlSocket::makePair();
   base::Fd lifelineEnd;
@@ -122,6 +125,7 @@ void Worker::stop() {
   stage_ = Stage::kDying;
   if (services_.options.privatePool && !wasIntroduced_) services_.stock.cancelExpectation();
   deadline_.cancel();
+  stopLook_.cancel();
   for (auto& [client, attachment] : attachments_) {
     attachment.deadline.cancel();
     attachment.overdue.cancel();
@@ -517,6 +521,35 @@ void Worker::controlOver(const std::string& reason) {
     process_->kill();
   });
   events_.lost();
+}
+
+// Programs that limit a process's use of the processor stop and continue it many times a second.
+void Worker::stateChanged(bool stopped) {
+  if (stage_ == Stage::kDying) return;
+  stopLook_.cancel();
+  stopReported_ = false;
+  if (!stopped) return;
+  const base::Milliseconds limit = services_.options.stoppedTimeout;
+  const base::Milliseconds look = limit.count() == 0 ? kStopReport : std::min(limit, kStopReport);
+  stopLook_.setAfter(look, [this, left = limit - look] { lookWhetherStopped(left); });
+}
+
+bool Worker::isStopped() const {
+  return pid() != 0 && services_.processes.conditionOf(pid()) == Processes::Condition::kStopped;
+}
+
+// `left`: of its time; negative: it has no limit.
+void Worker::lookWhetherStopped(base::Milliseconds left) {
+  if (!isStopped()) return;
+  if (services_.options.noKill) left = base::Milliseconds(-1);
+  if (!std::exchange(stopReported_, true)) {
+    events_.staysStopped(std::max(left, base::Milliseconds(0)));
+    if (left.count() < 0) return;
+    return stopLook_.setAfter(left, [this] { lookWhetherStopped(base::Milliseconds(0)); });
+  }
+  lose(DeathCause::kStopped, "a signal had stopped it, and it was not continued within " +
+                                 std::to_string(services_.options.stoppedTimeout.count()) +
+                                 " ms (ISOPOOL_STOPPED_TIMEOUT)");
 }
 
 void Worker::lose(DeathCause cause, const std::string& reason) {

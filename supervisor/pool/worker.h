@@ -53,6 +53,9 @@ class Worker {
     std::function<void(const std::string& act, uint64_t times, bool first)> forbidden;
     /// Returns where a line of its output comes from. Needed with Options::collectOutput.
     std::function<OutputSource()> outputSource;
+    /// A signal has stopped the worker, and does not continue it soon. `left`: until it is lost; 0:
+    /// it is not.
+    std::function<void(base::Milliseconds left)> staysStopped;
     /// The worker can't serve any more: it died, broke the protocol, or did not start. Not called
     /// after kill().
     std::function<void()> lost;
@@ -110,6 +113,11 @@ class Worker {
   bool overdue(ClientId client, uint64_t sequence, const std::string& reason);
   /// Counts a report of the client that the worker is dead or unusable. Returns the client's count.
   uint32_t reportedBy(ClientId client) { return ++reports_[client]; }
+  /// A signal has stopped the process, or continued it. A worker that stays stopped for
+  /// Options::stoppedTimeout is lost, but not with noKill.
+  void stateChanged(bool stopped);
+  /// True if a signal has stopped it, as far as the kernel says now.
+  bool isStopped() const;
   /// Deletes the count of a client that has left.
   void forgetReports(ClientId client) { reports_.erase(client); }
   uint32_t reportsOf(ClientId client) const;
@@ -174,6 +182,7 @@ class Worker {
   void controlOver(const std::string& reason);
   void goneSoon();
   void loseLate(const char* what);
+  void lookWhetherStopped(base::Milliseconds left);
   void awaitDetached(ClientId client);
   void awaitAnswer(ClientId client);
   bool hasTimeToAnswer() const;
@@ -210,6 +219,8 @@ class Worker {
   uint64_t callsOfForgotten_ = 0;  ///< completed calls of clients that are detached
   std::map<std::string, uint64_t> forbiddenActs_;
   base::Timer deadline_;
+  base::Timer stopLook_;
+  bool stopReported_ = false;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<Worker> self_;
 };

@@ -127,6 +127,12 @@ void WorkerGroup::workerReported(Worker& worker, GroupClient& member, const std:
   worker.detach(member.id());
 }
 
+void WorkerGroup::stateChanged(const Processes::StateChange& change) {
+  for (const auto& [epoch, worker] : workers_) {
+    if (worker->pid() == change.child) return worker->stateChanged(change.stopped);
+  }
+}
+
 void WorkerGroup::blameReaped(Epoch epoch, const std::string& reason) {
   const auto reaped = reaped_.find(epoch);
   if (reaped != reaped_.end()) reaped->second->blame(DeathCause::kReported, reason);
@@ -385,6 +391,13 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
     if (act == ipc::kTooMuchMemory) memoryRanOut(epoch);
   };
   events.outputSource = [this, epoch] { return outputSourceOf(epoch); };
+  events.staysStopped = [this, epoch](base::Milliseconds left) {
+    base::log(base::LogLevel::kWarning,
+              describe(*find(epoch)) + " has been stopped by a signal" +
+                  (left.count() == 0 ? ""
+                                     : "; it is killed in " + std::to_string(left.count()) +
+                                           " ms unless it is continued (ISOPOOL_STOPPED_TIMEOUT)"));
+  };
   events.lost = [this, epoch] { workerLost(*find(epoch)); };
   events.notMade = [this, epoch] { slotTable_.workerNotMade(epoch); };
   events.gone = [this, epoch](const std::optional<ExitStatus>& status) {

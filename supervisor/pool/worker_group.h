@@ -139,6 +139,8 @@ class WorkerGroup : private SlotTableEffects {
   /// Replaces a worker as if its life were over: a spare takes its slot when one is ready. `why` is
   /// for the log. Returns an empty text, or the reason why the worker is not replaced.
   std::string recycle(Worker& worker, const std::string& why);
+  /// Passes a change of a process on, if the process is a worker of the group.
+  void stateChanged(const Processes::StateChange& change);
   /// Zygotes fail repeatedly: reports slots without a worker, and pools without any, to members.
   void onZygoteCrashLoop();
   /// Sets the cause of death of a worker that is reaped but not yet logged: its only client has

@@ -127,6 +127,12 @@ Processes::Condition KernelProcesses::conditionOf(pid_t child) {
   return status.state == 'T' ? Condition::kStopped : Condition::kRuns;
 }
 
+Processes::StateChange KernelProcesses::nextStateChange() {
+  siginfo_t info{};
+  if (::waitid(P_ALL, 0, &info, WSTOPPED | WCONTINUED | WNOHANG) != 0) return {};
+  return {info.si_pid, info.si_code == CLD_STOPPED};
+}
+
 std::vector<pid_t> KernelProcesses::children() { return base::childrenOf(::getpid()); }
 
 pid_t KernelProcesses::groupOf(pid_t pid) { return ::getpgid(pid); }

@@ -63,6 +63,13 @@ class Processes {
     kEnds      ///< ending or dead: runs no more instructions of its own
   };
   virtual Condition conditionOf(pid_t child) = 0;
+  /// A child that a signal has stopped, or continued; 0: none since the last call. Several changes
+  /// of one child may count as one. SIGCHLD announces them.
+  struct StateChange {
+    pid_t child = 0;
+    bool stopped = false;
+  };
+  virtual StateChange nextStateChange() = 0;
 
   /// Returns the process group of any process; -1 if there is no such process.
   virtual pid_t groupOf(pid_t pid) = 0;

@@ -58,8 +58,8 @@ void AttachedProgram::load(const std::string& name, const std::string& bytes) {
   ASSERT_EQ(held_->refusal, "");
 }
 
-void AttachedProgram::report(const std::vector<ipc::ModelCalls>& calls) {
-  control_.send(ipc::ReportCalls{calls});
+void AttachedProgram::report(const std::vector<ipc::ModelCalls>& calls, uint32_t waiting) {
+  control_.send(ipc::ReportCalls{calls, waiting});
 }
 
 uint64_t AttachedProgram::post(const std::string& text) {

@@ -24,8 +24,8 @@ class AttachedProgram {
 
   /// Loads a package of these bytes and waits until the supervisor holds it.
   void load(const std::string& name, const std::string& bytes);
-  /// Reports calls of models, as libisopool does every two seconds.
-  void report(const std::vector<ipc::ModelCalls>& calls);
+  /// Reports calls of models, and how many wait, as libisopool does every two seconds.
+  void report(const std::vector<ipc::ModelCalls>& calls, uint32_t waiting = 0);
   /// Calls the worker and waits for the answer; empty if none comes in time.
   std::string call(const std::string& text);
   /// Starts a call that never ends, and waits until it runs.

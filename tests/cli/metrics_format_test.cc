@@ -83,6 +83,7 @@ ipc::Report hostileReport() {
   report.version = report.pythonVersion = report.torchVersion = report.sandbox = text;
   report.state = report.address = text;
   report.missingProtections = {text};
+  report.lostLogLines = report.droppedOutput = {{text, 1}, {text, 2}};
   report.groups.push_back({.name = text, .deaths = {{text, 1}, {text, 2}}, .denials = {{text, 1}}});
   report.groups.push_back({.name = text, .starts = {{1, 2}, {1, 2, 3, 4}, 5}});
   report.classes.push_back({.name = text, .refusals = {{text, 1}, {text, 1}}});
@@ -113,6 +114,26 @@ TEST(ReportMetrics, HoldNoLineThatAnotherProcessWrote) {
     EXPECT_TRUE(series.insert(line.substr(0, line.rfind(' '))).second) << "twice: " << line;
   }
   EXPECT_EQ(series.count("isopool_up"), 1u);
+}
+
+TEST(ReportMetrics, HaveLostLinesByLevelAndTheLongestStallOfAClass) {
+  ipc::Report report;
+  report.lostLogLines = {{"info", 5}, {"output", 7}};
+  report.droppedOutput = {{"rate", 2}, {"quota", 3}};
+  report.memoryUsed = 900;
+  report.memoryLimit = 1000;
+  report.classes.push_back({.name = "trader"});
+  for (const uint64_t time : {2000, 61'000, 0}) {
+    report.clients.push_back({.clientClass = "trader", .stalledMilliseconds = time});
+  }
+  const std::string text = metricsText(report);
+  for (const char* line :
+       {"isopool_log_lines_lost_total{level=\"info\"} 5", "isopool_memory_used_bytes 900",
+        "isopool_log_lines_lost_total{level=\"output\"} 7", "isopool_memory_limit_bytes 1000",
+        "isopool_worker_lines_dropped_total{reason=\"quota\"} 3",
+        "isopool_client_stalled_seconds{class=\"trader\"} 61"}) {
+    EXPECT_NE(text.find(std::string("\n") + line + "\n"), std::string::npos) << line << text;
+  }
 }
 
 TEST(ReportMetrics, NameNoMoreThanFiftyModels) {

@@ -172,6 +172,54 @@ TEST(Metrics, CountTheCallsOfAModelAndTheirTimes) {
   EXPECT_EQ(valueOf(metrics, (times + "sum" + labels + "}").c_str()), 40.0008);
 }
 
+// A program whose calls wait in its own line: no worker has a place for them.
+TEST(Metrics, CountCallsThatWaitInAProgramAndHowLongNoneCompletes) {
+  const OwnSupervisor supervisor({"--workers", "2"});
+  AttachedProgram hanging(supervisor.address(), "hanging");
+  AttachedProgram other(supervisor.address(), "other");
+  const char* queued = "isopool_calls_queued{class=\"none\"}";
+  const char* stalled = "isopool_client_stalled_seconds{class=\"none\"}";
+  hanging.report({}, 3);
+  const auto reports = [&](uint64_t calls) {
+    supervisor.waitFor([&](const ipc::Report& report) {
+      return std::any_of(report.clients.begin(), report.clients.end(), [&](const auto& client) {
+        return client.program == "hanging" && client.queuedCalls == calls;
+      });
+    });
+  };
+  reports(3);
+  EXPECT_EQ(valueOf(metricsOf(supervisor), queued), 3);
+  const double first = valueOf(metricsOf(supervisor), stalled);
+  // Calls of another program of the class complete meanwhile.
+  supervisor.waitFor([&](const ipc::Report& report) {
+    EXPECT_EQ(other.call("hello"), "hello");
+    return std::any_of(report.clients.begin(), report.clients.end(),
+                       [](const auto& client) { return client.stalledMilliseconds > 300; });
+  });
+  EXPECT_GE(valueOf(metricsOf(supervisor), stalled), std::max(first, 0.3));
+  hanging.report({}, 0);
+  reports(0);
+  const std::string after = metricsOf(supervisor);
+  EXPECT_EQ(valueOf(after, queued), 0);
+  EXPECT_EQ(valueOf(after, stalled), 0);
+}
+
+TEST(Metrics, CountStoppedWorkersAndWantedSpares) {
+  const OwnSupervisor supervisor({"--workers", "1", "--spares", "2"});
+  const ipc::Report report = supervisor.waitFor([](const ipc::Report& now) {
+    return now.workers.size() == 3 && now.workers[0].state == "serving";
+  });
+  EXPECT_EQ(valueOf(metricsOf(supervisor), "isopool_spares{group=\"shared\"}"), 2);
+  EXPECT_EQ(valueOf(metricsOf(supervisor), "isopool_workers_stopped{group=\"shared\"}"), 0);
+  ASSERT_EQ(::kill(report.workers[0].processId, SIGSTOP), 0);
+  supervisor.waitFor(
+      [](const ipc::Report& now) { return !now.workers.empty() && now.workers[0].stopped; });
+  EXPECT_EQ(valueOf(metricsOf(supervisor), "isopool_workers_stopped{group=\"shared\"}"), 1);
+  const CommandOutcome status = runCommand({"status", "--socket", supervisor.address()});
+  EXPECT_TRUE(has(status.output, "has been stopped by a signal: kill -CONT continues it"))
+      << status.output;
+}
+
 TEST(Metrics, CountsStayWhenAWorkerDiesAndWhenItsClientLeaves) {
   const OwnSupervisor supervisor({"--workers", "1"});
   auto program = std::make_unique<AttachedProgram>(supervisor.address(), "trainer");

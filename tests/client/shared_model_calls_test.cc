@@ -2,6 +2,7 @@
 // What an operator sees of the models that programs call in a shared supervisor.
 #include <algorithm>
 #include <future>
+#include <vector>
 
 #include "tests/client/attached_managers.h"
 
@@ -67,6 +68,29 @@ TEST_F(SharedModelCalls, TheReportSaysWhichModelRunsAndWhichAreLoaded) {
       return each.runningModel.empty() && !each.models.empty();
     });
   }));
+}
+
+TEST_F(SharedModelCalls, CallsThatWaitInTheProgramAreQueuedForTheOperator) {
+  serve({"--workers", "1"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const Gate gate;
+  std::vector<std::future<void>> calls;
+  const auto queued = [this](auto&& condition) {
+    return supervisor().waitForReport([&](const ipc::Report& report) {
+      return report.clients.size() == 1 && condition(report.clients[0].queuedCalls);
+    });
+  };
+  // One runs, and a second one waits at the worker at most; the others wait in the program.
+  for (int i = 0; i < 6; ++i) {
+    calls.push_back(
+        std::async(std::launch::async, [&] { subject.ask("wait_at", gate.arguments()); }));
+  }
+  gate.arrival();
+  EXPECT_TRUE(queued([](uint64_t number) { return number == 5; }));
+  gate.open();
+  for (auto& call : calls) call.get();
+  EXPECT_TRUE(queued([](uint64_t number) { return number == 0; }));
 }
 
 TEST_F(SharedModelCalls, AModelThatWasReleasedIsNotLoadedAnyMore) {

@@ -31,9 +31,9 @@ OF_PROMETHEUS = {"instance", "job", "le"}
 
 METRIC = re.compile(r"\bisopool_[a-z_]+\b")
 SERIES = re.compile(r"^(isopool_[a-z_]+)(?:\{(.*)\})? \S+$")
-# In an expression: by (a, b), {a="b"}, {a=~"b"}.
-GROUPED_BY = re.compile(r"\bby \(([^)]*)\)")
-MATCHED = re.compile(r'[{,]([a-z_]+)=~?"')
+# In an expression: by (a, b), on (a, b), {a="b"}, {a!~"b"}.
+GROUPED_BY = re.compile(r"\b(?:by|on) \(([^)]*)\)")
+MATCHED = re.compile(r'[{,]([a-z_]+)(?:=~?|!=|!~)"')
 
 
 def wait_until_ready(notifications: socket.socket) -> None:
@@ -124,6 +124,9 @@ def check_page(labels: dict[str, set[str]]) -> None:
     named = set(METRIC.findall(section))
     families = {re.sub(r"_(bucket|sum|count)$", "", metric) for metric in labels}
     assert families == named, f"the page and the metrics differ in {families ^ named}"
+    alerts = set(re.findall(r"alert: (\w+)", RULES.read_text()))
+    explained = set(re.findall(r"`(Isopool\w+)`", section))
+    assert alerts == explained, f"the page and the alerts differ in {alerts ^ explained}"
 
 
 def promtool_accepts(rules: str, folder: pathlib.Path) -> bool:

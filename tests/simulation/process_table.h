@@ -79,6 +79,7 @@ class ProcessTable final : public supervisor::Processes {
   std::optional<supervisor::ExitStatus> exitStatus(const base::Fd& pidfd) override;
   void reap(const base::Fd& pidfd) override;
   Condition conditionOf(pid_t child) override;
+  StateChange nextStateChange() override { return {}; }  // no signal stops a simulated process
   std::vector<pid_t> children() override;
   pid_t groupOf(pid_t pid) override;
   bool killOrphan(pid_t pid) override;

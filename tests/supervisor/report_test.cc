@@ -6,6 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <utility>
 
 #include "base/procfs.h"
 #include "ipc/control/client_messages.h"
@@ -98,6 +102,90 @@ TEST(ReportedWorkerInNoKillMode, ServesAgainAfterSigcont) {
   client->statistics();  // answers keep the order: the report has been read
   ASSERT_EQ(::kill(process, SIGCONT), 0);
   EXPECT_EQ(client->call(worker, "served"), "served");
+}
+
+bool isStopped(const ipc::Report& report) {
+  return !report.workers.empty() &&
+         std::any_of(report.workers.begin(), report.workers.end(),
+                     [](const ipc::ReportedWorker& worker) { return worker.stopped; });
+}
+
+/// A program whose only call runs without a deadline, and a worker that a signal then stops.
+class StoppedWorker : public testing::Test {
+ protected:
+  void begin(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--workers", "1", "--spares", "0"});
+    supervisor_.emplace(std::move(flags));
+    client_ = supervisor_->attachWithPool(1, "program");
+    worker_ = client_->serving(1, 0);
+    process_ = client_->worker(worker_).introduction.processId;
+    client_->post(worker_, "!await " + supervisor_->folder() + "/end");
+    ASSERT_TRUE(client_->waitFor([&] { return client_->worker(worker_).end->hasStarted(1); }));
+  }
+  bool logHas(const std::string& text) const {
+    return supervisor_->log().find(text) != std::string::npos;
+  }
+
+  std::optional<SharedSupervisor> supervisor_;
+  std::unique_ptr<ControlClient> client_;
+  uint64_t worker_ = 0;
+  pid_t process_ = 0;
+};
+
+TEST_F(StoppedWorker, IsReplacedAfterTheTimeoutThoughItsCallHasNoLimit) {
+  begin({"--stopped-timeout", "1500ms"});
+  ASSERT_EQ(::kill(process_, SIGSTOP), 0);
+  EXPECT_TRUE(
+      client_->waitFor([&] { return logHas(" has been stopped by a signal; it is killed"); }));
+  EXPECT_TRUE(isStopped(supervisor_->report()));
+  ASSERT_TRUE(client_->waitFor([&] {
+    return client_->serving(1, 0) != 0 && client_->serving(1, 0) != worker_;
+  })) << supervisor_->log();
+  EXPECT_EQ(client_->call(client_->serving(1, 0), "served"), "served");
+  EXPECT_TRUE(client_->waitFor([&] {
+    return logHas("it was not continued within 1500 ms (ISOPOOL_STOPPED_TIMEOUT)");
+  })) << supervisor_->log();
+  EXPECT_TRUE(supervisor_->waitForReport([](const ipc::Report& report) {
+    for (const ipc::ReportedCount& each : report.groups.at(0).deaths) {
+      if (each.name == "stopped") return each.count == 1;
+    }
+    return false;
+  }));
+}
+
+TEST_F(StoppedWorker, LivesIfItIsContinuedInTime) {
+  begin({"--stopped-timeout", "2s"});
+  ASSERT_EQ(::kill(process_, SIGSTOP), 0);
+  ASSERT_TRUE(client_->waitFor([&] { return logHas(" has been stopped by a signal"); }));
+  ASSERT_EQ(::kill(process_, SIGCONT), 0);
+  EXPECT_FALSE(client_->waitFor([&] { return client_->worker(worker_).died.has_value(); },
+                                milliseconds(2500)));
+  std::ofstream(supervisor_->folder() + "/end") << "";
+  EXPECT_TRUE(client_->waitFor([&] { return client_->worker(worker_).end->completionReady(); }));
+}
+
+// As cpulimit does, to limit a process's use of the processor.
+TEST_F(StoppedWorker, LivesIfItIsStoppedAndContinuedAgainAndAgain) {
+  begin({"--stopped-timeout", "500ms"});
+  const auto end = std::chrono::steady_clock::now() + milliseconds(2000);
+  while (std::chrono::steady_clock::now() < end) {
+    ::kill(process_, SIGSTOP);
+    client_->waitFor([] { return false; }, milliseconds(60));
+    ::kill(process_, SIGCONT);
+    client_->waitFor([] { return false; }, milliseconds(10));
+  }
+  EXPECT_FALSE(client_->worker(worker_).died.has_value()) << supervisor_->log();
+  EXPECT_FALSE(logHas("stopped by a signal")) << supervisor_->log();
+}
+
+TEST_F(StoppedWorker, IsReportedAndNeverKilledInNoKillMode) {
+  begin({"--stopped-timeout", "100ms", "--no-kill"});
+  ASSERT_EQ(::kill(process_, SIGSTOP), 0);
+  ASSERT_TRUE(client_->waitFor([&] { return logHas(" has been stopped by a signal"); }));
+  EXPECT_FALSE(client_->waitFor([&] { return client_->worker(worker_).died.has_value(); },
+                                milliseconds(500)));
+  EXPECT_TRUE(isStopped(supervisor_->report()));
+  ASSERT_EQ(::kill(process_, SIGCONT), 0);
 }
 
 TEST_F(ReportedWorker, IsReplacedIfEveryProgramReportsIt) {
