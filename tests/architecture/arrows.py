@@ -142,8 +142,8 @@ LOGGING = re.compile(r"(spdlog|fmt)/")
 
 # bench/ calls a model in its own process through CPython's C API, to compare with.
 MAY_SEE_PYTHON = ["worker", "python", "tests/worker", "bench"]
-# For these: what differs between versions of Python.
-PYTHON_VERSION = "base/python_version.h"
+# For two of these: what differs between versions of Python, and the parts of an object.
+PYTHON_IN_BASE = ["base/python_parts.h", "base/python_version.h"]
 MUST_NOT_SEE_TORCH = ["base", "ipc", "supervisor", *SUPERVISOR, "cli"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
@@ -240,7 +240,7 @@ def wrong_sight(tree: Tree, source: str) -> Iterator[str]:
     folder = folder_of(source, list(ALLOWED))
     if torch and folder in MUST_NOT_SEE_TORCH:
         yield f"{source} sees {torch[0]}: {folder}/ is free of torch"
-    if python and folder_of(source, MAY_SEE_PYTHON) is None and source != PYTHON_VERSION:
+    if python and folder_of(source, MAY_SEE_PYTHON) is None and source not in PYTHON_IN_BASE:
         yield f"{source} sees {python[0]}: only {', '.join(MAY_SEE_PYTHON)} may see Python's C API"
     if torch and logging:
         yield f"{source} sees {torch[0]} and {logging[0]}: torch brings another fmt"
