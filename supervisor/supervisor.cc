@@ -415,14 +415,14 @@ void Supervisor::drain() {
   for (const auto& [id, client] : clients_) {
     client->drain("the supervisor is shutting down and takes no more calls");
   }
-  awaitDrained(loop_.now() + options_.drainTimeout);
+  awaitDrained();
 }
 
-void Supervisor::awaitDrained(base::TimePoint until) {
+void Supervisor::awaitDrained() {
   const bool drained = std::all_of(clients_.begin(), clients_.end(),
                                    [](const auto& entry) { return entry.second->drained(); });
-  if (!drained && loop_.now() < until) {
-    return drained_.setAfter(kDrainLook, [this, until] { awaitDrained(until); });
+  if (!drained && drainTime_.look(loop_.now()) < options_.drainTimeout) {
+    return drained_.setAfter(kDrainLook, [this] { awaitDrained(); });
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kDrained);
   if (!drained)

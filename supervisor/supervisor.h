@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/running_time.h"
 #include "ipc/control/operator_messages.h"
 #include "supervisor/clients/listener.h"
 #include "supervisor/clients/private_client.h"
@@ -107,7 +108,7 @@ class Supervisor {
   void makeGroup(const std::string& name, uint32_t workers);
   void resizeGroups();
   void drain();
-  void awaitDrained(base::TimePoint until);
+  void awaitDrained();
   void sayAlive();
   void refuseAll(const std::string& text);
   void stop(int exitCode);
@@ -132,6 +133,7 @@ class Supervisor {
   std::map<std::string, ClassTotals> classTotals_;
   const base::TimePoint startedAt_;
   base::Timer drained_;
+  base::RunningTime drainTime_;
   base::Timer alive_;
   bool served_ = false;
   bool draining_ = false;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/log/log.h"
+#include "base/running_time.h"
 #include "base/unix_address.h"
 
 namespace isopool::supervisor {
@@ -47,11 +48,11 @@ base::Fd lockPath(const std::string& path, const base::UnixAddress& address) {
   const std::string name = path + ".lock";
   base::Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) fail(path, name + ": " + std::strerror(errno));
-  const auto giveUp = std::chrono::steady_clock::now() + kPredecessorsEnd;
+  base::RunningTime waited;
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) fail(path, std::strerror(errno));
     if (isServed(address)) fail(path, "another supervisor serves it");
-    if (std::chrono::steady_clock::now() > giveUp) {
+    if (waited.look(std::chrono::steady_clock::now()) > kPredecessorsEnd) {
       fail(path, "another supervisor that does not serve it holds the lock " + name);
     }
     ::poll(nullptr, 0, kLockLook);

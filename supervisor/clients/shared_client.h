@@ -89,7 +89,7 @@ class SharedClient final : public Client {
 
   const Peer peer_;
   const Events events_;
-  base::Timer handshake_;
+  base::TimeLimit handshake_;
   std::string program_;
   std::string class_;  ///< the name of its class from its Hello on; empty: none
   bool draining_ = false;

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "base/loop/timer.h"
+#include "base/loop/time_limit.h"
 #include "ipc/control/worker_messages.h"
 #include "supervisor/pool/memory_stock.h"
 #include "supervisor/pool/package_library.h"
@@ -101,8 +101,8 @@ class Attachment {
 
   ChannelMemory memory;
   Stage stage = Stage::kIntroduced;
-  base::Timer deadline;          ///< of attaching, or of detaching
-  base::Timer overdue;           ///< the grace period of a call past its deadline
+  base::TimeLimit deadline;      ///< of attaching, or of detaching
+  base::TimeLimit overdue;       ///< the grace period of a call past its deadline
   uint64_t overdueSequence = 0;  ///< that call
 
   /// Messages about the client that are not sent to the worker yet. Worker::tellMore() sends them

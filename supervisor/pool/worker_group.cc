@@ -77,7 +77,7 @@ void WorkerGroup::resizePool(PoolId pool, uint32_t workers) {
   std::erase_if(serving_, isGone);
   std::erase_if(lastExits_, isGone);
   for (const Epoch epoch : leaving) {
-    retiring_[epoch].since = services_.loop.now();
+    retiring_[epoch].time.look(services_.loop.now());
     setTitle(epoch);
   }
   slotsOfMembersChanged();
@@ -493,7 +493,7 @@ void WorkerGroup::checkLives() {
       spareAwaited_ = true;
       break;
     }
-    retiring_[epoch].since = services_.loop.now();
+    retiring_[epoch].time.look(services_.loop.now());
     setTitle(epoch);
     ++recycled_;
     base::log(base::LogLevel::kInfo, who + " is replaced: " + why);
@@ -545,15 +545,21 @@ void WorkerGroup::settingsChanged() {
   watchCallTimes();
 }
 
-// The timer runs only while calls of a member are limited.
-void WorkerGroup::watchCallTimes() {
+// The timer runs only while calls of a member are limited. `continues`: it has just run.
+void WorkerGroup::watchCallTimes(bool continues) {
   base::Milliseconds limit(0);  // the shortest
   for (const auto& [client, member] : members_) {
     const base::Milliseconds its = member->callTime();
     if (its.count() != 0 && (limit.count() == 0 || its < limit)) limit = its;
   }
   if (over_ || callWatch_.isSet() || limit.count() == 0 || services_.options.noKill) return;
-  callWatch_.setAfter(std::clamp(limit / 8, kShortestCallLook, kLongestCallLook), [this] {
+  const base::Milliseconds period = std::clamp(limit / 8, kShortestCallLook, kLongestCallLook);
+  if (!continues || callTimes_.between() != period) {
+    callTimes_ = CallTimes(period);
+    callTimes_.look(services_.loop.now());
+  }
+  callWatch_.setAfter(period, [this] {
+    callTimes_.look(services_.loop.now());
     for (const auto& [epoch, worker] : workers_) {
       if (worker->stage() != Worker::Stage::kReady) continue;
       const auto member = members_.find(ClientId(worker->runningClient()));
@@ -564,10 +570,12 @@ void WorkerGroup::watchCallTimes() {
       // call's, which is short.
       const uint64_t sequence = attachment->startedSequence();
       const base::Milliseconds its = member->second->callTime();
-      if (its.count() == 0 || worker->runningTime() < its) continue;
+      if (its.count() == 0) continue;
+      const auto ran = callTimes_.ran(epoch, member->first.value, sequence, worker->runningTime());
+      if (ran < its) continue;
       member->second->callTimeOver(*worker, sequence);
     }
-    watchCallTimes();
+    watchCallTimes(/*continues=*/true);
   });
 }
 
@@ -578,7 +586,8 @@ void WorkerGroup::released(Epoch epoch, ClientId client) {
 
 void WorkerGroup::pursueRetirements() {
   const base::Milliseconds patience = services_.options.recycling.patience;
-  for (const auto& [epoch, retirement] : retiring_) {
+  for (auto& [epoch, retirement] : retiring_) {
+    const auto time = retirement.time.look(services_.loop.now());
     Worker* worker = find(epoch);
     if (worker == nullptr || worker->stage() == Worker::Stage::kDying) continue;
     bool used = false;
@@ -595,7 +604,7 @@ void WorkerGroup::pursueRetirements() {
     }
     if (!used) {
       worker->kill();
-    } else if (services_.loop.now() - retirement.since > patience) {
+    } else if (time > patience) {
       base::log(base::LogLevel::kWarning,
                 describe(*worker) +
                     " is killed: it serves no slot any more, but clients still used it after " +

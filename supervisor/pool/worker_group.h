@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/running_time.h"
 #include "base/weak_self.h"
 #include "supervisor/pool/client_holds.h"
+#include "supervisor/pool/call_times.h"
 #include "supervisor/pool/death_report.h"
 #include "supervisor/pool/group_totals.h"
 #include "supervisor/pool/life_span.h"
@@ -177,7 +179,7 @@ class WorkerGroup : private SlotTableEffects {
 
  private:
   struct Retirement {
-    base::TimePoint since;
+    base::RunningTime time;  ///< since it retires
     std::set<ClientId> released;
   };
 
@@ -227,7 +229,7 @@ class WorkerGroup : private SlotTableEffects {
   void memoryRanOut(base::Epoch epoch);
   std::vector<MemoryWatch::Subject> watchedWorkers() const;
   void memoryBeyondLimit(base::Epoch epoch, const std::string& why);
-  void watchCallTimes();
+  void watchCallTimes(bool continues = false);
   void pursueRetirements();
 
   Services& services_;
@@ -257,6 +259,7 @@ class WorkerGroup : private SlotTableEffects {
   base::Timer callWatch_;
   MemoryWatch memoryWatch_;
   base::Timer holdEnd_;
+  CallTimes callTimes_{std::chrono::nanoseconds(0)};
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<WorkerGroup> self_;
 };

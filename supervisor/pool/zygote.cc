@@ -45,6 +45,7 @@ Zygote::Zygote(base::EventLoop& loop, Processes& processes, const Options& optio
 void Zygote::start() {
   condemnation_.clear();
   stopped_ = false;
+  seenStopped_ = false;
   try {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     base::Fd lifelineEnd;
@@ -189,10 +190,12 @@ void Zygote::lookWhetherStoppedSoon() {
 }
 
 // A zygote that a signal has stopped will not answer within the time-out, while callers wait: it is
-// replaced earlier.
+// replaced earlier. Not if it is stopped at one look only: perhaps all processes were stopped, and
+// it is continued after this one.
 void Zygote::lookWhetherStopped() {
   if (process_ == nullptr || (readiness_ && outstanding_.empty())) return;
-  if (processes_.conditionOf(process_->pid()) == Processes::Condition::kStopped) {
+  const bool stopped = processes_.conditionOf(process_->pid()) == Processes::Condition::kStopped;
+  if (std::exchange(seenStopped_, stopped) && stopped) {
     stopped_ = true;
     return condemn("the zygote was stopped by a signal");
   }

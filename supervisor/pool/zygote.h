@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "base/ids.h"
 #include "base/lifeline.h"
-#include "base/loop/timer.h"
+#include "base/loop/time_limit.h"
 #include "ipc/control/zygote_messages.h"
 #include "supervisor/config/options.h"
 #include "supervisor/pool/zygote_policy.h"
@@ -131,13 +131,14 @@ class Zygote {
   std::optional<ipc::ZygoteReady> readiness_;
   std::string condemnation_;  ///< why the supervisor kills it; empty: it does not
   bool stopped_ = false;      ///< the reason is that a signal has stopped it
+  bool seenStopped_ = false;  ///< at the last look
 
   std::deque<ForkRequest> lowPriority_;
   std::deque<ForkRequest> waiting_;
   std::deque<Outstanding> outstanding_;
   base::Timer patience_;
-  base::Timer deadline_;
-  base::Timer look_;
+  base::TimeLimit deadline_;
+  base::TimeLimit look_;
   base::Timer restart_;
   uint64_t restarts_ = 0;
   std::string lastFailure_;

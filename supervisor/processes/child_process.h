@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "base/loop/readiness_watch.h"
+#include "base/loop/time_limit.h"
 #include "base/loop/timer.h"
 #include "supervisor/processes/exit_status.h"
 #include "supervisor/processes/processes.h"
@@ -48,7 +49,7 @@ class ChildProcess {
   Reaped reaped_;
   std::optional<base::ReadinessWatch> watch_;
   base::Timer retry_;
-  base::Timer mercy_;
+  base::TimeLimit mercy_;
   int retries_ = 0;
 };
 
