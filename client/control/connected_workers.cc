@@ -63,7 +63,7 @@ void ConnectedWorkers::introduce(const ipc::IntroduceWorker& message, ipc::Frame
     writer->send(ipc::ReportDeath{epoch, reason});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
   });
-  if (rules_.cleanupLimit.count() != 0) channel->limitCleanup(rules_.cleanupLimit, watch_);
+  channel->limitCleanup(rules_.cleanupLimit, watch_);
   if (welcome_.shared) {
     channel->share({[writer = writer_, epoch = message.epoch](const std::string& reason) {
                       writer->send(ipc::ReportDeath{epoch, reason});

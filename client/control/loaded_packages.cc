@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/running_time.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
@@ -71,9 +72,11 @@ void LoadedPackages::awaitAnswer(base::PackageId package, const std::shared_ptr<
   std::string lost;
   {
     base::MutexLock lock(mutex_);
-    changed_.wait_for(lock, patience_, [&]() ISOPOOL_REQUIRES(mutex_) {
-      return load->answered || !lostReason_.empty();
-    });
+    base::RunningTime waited;
+    while (!load->answered && lostReason_.empty() &&
+           waited.look(std::chrono::steady_clock::now()) < patience_) {
+      changed_.wait_for(lock, base::RunningTime::kBetweenLooks);
+    }
     if (load->answered) return;
     lost = lostReason_.empty() ? "the supervisor does not answer" : lostReason_;
   }

@@ -21,6 +21,10 @@ namespace {
 
 // What happens to a worker whose request was abandoned while it ran.
 const char* endOf(WorkerLink& channel) {
+  if (channel.killPostponed()) {
+    return "the worker is killed unless the call ends soon: this program did not run for a part of "
+           "the time, which does not count";
+  }
   return channel.shared()
              ? "the worker is killed unless the call ends within the supervisor's grace period"
              : "the worker was killed";

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/running_time.h"
 #include "client/transport/worker_link.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/futex.h"
@@ -39,9 +40,11 @@ struct PendingRequest {
   ipc::Operation operation{};
   bool continuesPastDeadline = false;               // a preparation that later requests need
   std::optional<std::chrono::nanoseconds> runTime;  // see RequestDraft
-  Deadline runEnds;                      // once its thread has seen that the worker runs it
-  Clock::time_point publishedAt;         // if it has a deadline
-  Clock::time_point leftAt;              // when the thread of an abandoned preparation left
+  base::RunningTime time;                           // since it was published; looks while it waits
+  std::optional<std::chrono::nanoseconds> runEnds;  // of `time`, once the worker is seen to run it
+  std::chrono::nanoseconds mayRun{0};               // until its deadline, of `time`
+  std::chrono::nanoseconds publishedAt{0};          // of WorkerLink::time_, if it has a deadline
+  std::chrono::nanoseconds leftAt{0};  // the same, when the thread of an abandoned preparation left
   std::vector<ExportedStorage> exports;  // alive until the request has ended, for echoes
   // Of the tensors that the worker may write to, by their numbers in the request; others disabled.
   ipc::VersionCounters versions;

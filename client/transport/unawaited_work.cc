@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/transport/unawaited_work.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "ipc/channel/futex.h"
-
 namespace isopool::client {
-
-namespace {
-
-// Looks are 100 ms apart.
-constexpr std::chrono::milliseconds kLongestBetweenLooks(200);
-
-}  // namespace
 
 void UnawaitedWork::add(uint64_t sequence) {
   uint64_t last = last_.load(std::memory_order_relaxed);
   while (last < sequence && !last_.compare_exchange_weak(last, sequence)) {
   }
-  if (watch_) watch_->begin();
+  if (limit_.count() != 0) watch();
 }
 
 // Has no effect if more work was added meanwhile.
@@ -64,19 +54,18 @@ std::optional<UnawaitedWork::Blocked> UnawaitedWork::blockedNow(uint64_t publish
   return std::nullopt;
 }
 
-std::optional<UnawaitedWork::Blocked> UnawaitedWork::overLimit(uint64_t published) {
+std::optional<UnawaitedWork::Blocked> UnawaitedWork::overLimit(uint64_t published,
+                                                               std::chrono::nanoseconds now) {
   if (limit_.count() == 0 || memory_.statusPage() == nullptr) return std::nullopt;
   const uint64_t takenNow = taken(published);
   const std::optional<Blocked> blocked = blockedNow(published, takenNow);
-  const int64_t now = ipc::monotonicNow();
-  const std::chrono::nanoseconds sinceLook(now - std::exchange(lastLook_, now));
   if (std::exchange(seenTaken_, takenNow) != takenNow || !blocked) {
-    blockedFor_ = std::chrono::nanoseconds(0);
+    blockedSince_.reset();
     return std::nullopt;
   }
-  blockedFor_ += std::min<std::chrono::nanoseconds>(sinceLook, kLongestBetweenLooks);
-  if (blockedFor_ < limitOf(*blocked)) return std::nullopt;
-  blockedFor_ = std::chrono::nanoseconds(0);
+  if (!blockedSince_) blockedSince_ = now;
+  if (now - *blockedSince_ < limitOf(*blocked)) return std::nullopt;
+  blockedSince_ = now;
   return blocked;
 }
 

@@ -29,7 +29,7 @@ class UnawaitedWork {
   explicit UnawaitedWork(WorkerMemory& memory) : memory_(memory) {}
 
   /// How long a worker may run clean-up work; 0: without limit. `watch`: begins when there is such
-  /// work. Call once, before the pool has the channel.
+  /// work and a limit, and by watch(). Call once, before the pool has the channel.
   void limitCleanup(std::chrono::nanoseconds limit, std::shared_ptr<UnawaitedWatch> watch) {
     limit_ = limit;
     watch_ = std::move(watch);
@@ -40,6 +40,10 @@ class UnawaitedWork {
 
   /// No thread waits for the request of this number. Any thread.
   void add(uint64_t sequence);
+  /// The control thread looks at the worker from now on, as long as there is such work.
+  void watch() {
+    if (watch_) watch_->begin();
+  }
   /// The request of this number was answered, so everything before it is done. Any thread.
   void answered(uint64_t sequence) {
     const uint64_t last = last_.load(std::memory_order_relaxed);
@@ -66,9 +70,9 @@ class UnawaitedWork {
     kByNothing       ///< it runs no request, and takes none of those that wait
   };
   /// Why the worker is blocked, if it is so for longer than limitOf(); then the time is counted
-  /// from zero again. Nothing if there is no limit. Call about ten times a second: at most 200 ms
-  /// are counted between two calls, because in a longer time this process itself was not running.
-  std::optional<Blocked> overLimit(uint64_t published);
+  /// from zero again. Nothing if there is no limit. `now`: by base::RunningTime. Call about ten
+  /// times a second.
+  std::optional<Blocked> overLimit(uint64_t published, std::chrono::nanoseconds now);
   /// Ten times the limit for a preparation: loading a large object takes longer than releasing one.
   std::chrono::nanoseconds limitOf(Blocked blocked) const {
     return blocked == Blocked::kByPreparation ? 10 * limit_ : limit_;
@@ -97,14 +101,13 @@ class UnawaitedWork {
 
   WorkerMemory& memory_;
   std::chrono::nanoseconds limit_{0};
-  std::shared_ptr<UnawaitedWatch> watch_;  // null: the worker is not killed for being slow
+  std::shared_ptr<UnawaitedWatch> watch_;
   uint64_t client_ = 0;                    // 0: the worker serves this process only
   mutable std::atomic<uint64_t> last_{0};  // the last request of such work; 0: all is done
   uint64_t cleanups_ = 0;                  // bit n % 64: request n is clean-up work
   uint64_t preparations_ = 0;              // the same of preparations that no call waits for
   uint64_t seenTaken_ = 0;                 // taken() at the last look
-  int64_t lastLook_ = 0;
-  std::chrono::nanoseconds blockedFor_{0};
+  std::optional<std::chrono::nanoseconds> blockedSince_;
 };
 
 }  // namespace isopool::client

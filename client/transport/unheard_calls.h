@@ -12,6 +12,8 @@ namespace isopool::client {
 /// that it has not taken before their deadlines: a stopped worker is alive, so its liveness word
 /// does not show it. An awake worker that runs a long call is never taken for a stopped one.
 ///
+/// Times are counted by base::RunningTime: a stop of this process does not show a stopped worker.
+///
 /// Pure: no memory, clock or thread of its own. The caller serialises the calls. What the worker
 /// publishes may be invalid; at worst the decision about this worker is wrong then.
 class UnheardCalls {
@@ -29,8 +31,8 @@ class UnheardCalls {
   /// Call when the request of this number on the channel, made at `calledAt`, is given up at `now`.
   /// True if the worker has slept for kLongestSleep while this request, or one that was given up
   /// before it, waited in its ring.
-  bool tooMany(uint64_t request, Clock::time_point calledAt, const Worker& worker,
-               Clock::time_point now) {
+  bool tooMany(uint64_t request, std::chrono::nanoseconds calledAt, const Worker& worker,
+               std::chrono::nanoseconds now) {
     const bool lies = static_cast<int32_t>(static_cast<uint32_t>(request) - worker.taken) > 0;
     if (!lies || !worker.sleeps) {
       since_.reset();
@@ -46,7 +48,7 @@ class UnheardCalls {
   }
 
  private:
-  std::optional<Clock::time_point> since_;  // a call that was made then is still in the ring
+  std::optional<std::chrono::nanoseconds> since_;  // a call that was made then is still in the ring
   uint32_t taken_ = 0;
 };
 

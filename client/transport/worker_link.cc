@@ -258,8 +258,10 @@ WorkerLost::Death WorkerLink::death() {
   base::MutexLock lock(deathMutex_);
   // The exit code was 0, or the process was reaped before it could be read: the supervisor is about
   // to report the cause.
-  causeTold_.wait_for(lock, kPatienceForCause,
-                      [this]() ISOPOOL_REQUIRES(deathMutex_) { return death_.causeKnown; });
+  base::RunningTime waited;
+  while (!death_.causeKnown && waited.look(Clock::now()) < kPatienceForCause) {
+    causeTold_.wait_for(lock, base::RunningTime::kBetweenLooks);
+  }
   return death_;
 }
 
@@ -386,7 +388,7 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
       dropBlob();
       const uint64_t last = nextSequence_ - 1;
       lock.unlock();
-      killIfStuck(last, Clock::now());
+      killIfStuck(last, runningTime());
       return {nullptr, RequestOutcome::kWithdrawn};
     }
     // Every slot is taken.
@@ -400,13 +402,18 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
     slotFreed_.wait_for(lock, milliseconds(1));
   }
   PendingRequest& request = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
+  if (deadline || draft.runTime) request.time = base::RunningTime();
   if (deadline) {
-    request.publishedAt = Clock::now();
+    const Clock::time_point now = Clock::now();
     // Not published: a published request could start in the moment before it is taken back.
-    if (request.publishedAt >= *deadline) {
+    if (now >= *deadline) {
       dropBlob();
       return {nullptr, RequestOutcome::kWithdrawn};
     }
+    request.mayRun = *deadline - now;
+    // While no thread waits, none looks.
+    if (pending_.load(std::memory_order_relaxed) == 0) time_.skipTo(now);
+    request.publishedAt = time_.look(now);
   }
   if (cancellation == nullptr) {
     return {&publishNext(operation, draft, call, blob, workerMaySpin), RequestOutcome::kPending};

@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/mutex.h"
+#include "base/running_time.h"
 #include "client/models/archive_file.h"
 #include "client/program/process_fork.h"
 #include "client/program/processor_load.h"
@@ -130,8 +131,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   /// While the worker runs a call of another program, 1 plus the number of programs whose calls
   /// wait there; else, and in a private pool, 0.
   uint32_t othersCalls() const;
-  /// How long the worker may run clean-up work, which no thread waits for, before it is killed.
-  /// `watch` begins when there is such work. Call once, before the pool has the channel.
+  /// How long the worker may run clean-up work, which no thread waits for, before it is killed; 0:
+  /// without limit. `watch` begins when there is work for it, and when a kill is postponed. Call
+  /// once, before the pool has the channel.
   void limitCleanup(std::chrono::nanoseconds limit, std::shared_ptr<UnawaitedWatch> watch) {
     unawaited_.limitCleanup(limit, std::move(watch));
   }
@@ -143,9 +145,12 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   /// True if a request has waited too long behind the running one, and none was answered since.
   bool held() const { return held_.load(std::memory_order_relaxed); }
   /// Kills the worker if it has run clean-up work, or kept requests waiting while it ran none, for
-  /// longer than limitCleanup() allows; a shared one is reported to the supervisor. Does nothing
-  /// without a limit. Threads that wait for the worker call this about ten times a second.
+  /// longer than limitCleanup() allows, and if a postponed kill is due; a shared one is reported to
+  /// the supervisor. Threads that wait for the worker call this about ten times a second.
   void killIfBlocked();
+  /// True if a request runs past its deadline, and the worker is not killed yet: the time in which
+  /// this process did not run does not count against the worker.
+  bool killPostponed();
   /// The same for the control thread, while there is work that no thread waits for. False if there
   /// is none.
   bool lookAtUnawaitedWork();
@@ -281,10 +286,15 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   void leave(PendingRequest& request) noexcept;
   void settleAll() ISOPOOL_REQUIRES(leadMutex_);
   bool runTimeIsOver(PendingRequest& request);
-  std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack, const char* reason);
+  std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack, bool stopped);
   void wakeWaiter(PendingRequest& request);
-  void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
-  bool hangsInPreparation(Clock::time_point now) const ISOPOOL_REQUIRES(publishMutex_);
+  std::chrono::nanoseconds runningTime();
+  void postponeKill(uint64_t sequence, std::chrono::nanoseconds mayRun, const char* reason);
+  bool postponedKillIsDue() ISOPOOL_REQUIRES(publishMutex_);
+  void endOverdue(uint64_t sequence, const char* reason);
+  void killIfStuck(uint64_t sequence, std::chrono::nanoseconds calledAt);
+  bool isAbandonedAndRuns(const PendingRequest& request) const;
+  bool hangsInPreparation(std::chrono::nanoseconds now) const ISOPOOL_REQUIRES(publishMutex_);
   void killBecause(const std::string& reason);
   bool timeIsOver(uint64_t sequence) const {
     return timeOver_.load(std::memory_order_acquire) == sequence;
@@ -317,6 +327,13 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   ipc::SpinBudget workerSpin_ ISOPOOL_GUARDED_BY(publishMutex_);  // of the worker, between calls
   std::string refusal_ ISOPOOL_GUARDED_BY(publishMutex_);
   UnheardCalls unheard_ ISOPOOL_GUARDED_BY(publishMutex_);
+  base::RunningTime time_ ISOPOOL_GUARDED_BY(publishMutex_);  // looked at while threads wait
+  struct PostponedKill {
+    uint64_t sequence;                   // of a request that runs past its deadline
+    std::chrono::nanoseconds runsUntil;  // of time_: then the worker is killed
+    const char* reason;
+  };
+  std::optional<PostponedKill> postponedKill_ ISOPOOL_GUARDED_BY(publishMutex_);
   base::Mutex releasesMutex_;
   std::vector<uint64_t> releases_ ISOPOOL_GUARDED_BY(releasesMutex_);
   std::atomic<uint32_t> releasesWaiting_{0};

@@ -31,12 +31,13 @@ constexpr std::chrono::minutes kLongestPreparation(5);
 constexpr milliseconds kBetweenLooksForStart(2);
 
 // How long a thread may sleep until it has to check its deadlines or its migration.
-nanoseconds untilItLooks(const PendingRequest& request, const Deadline& deadline,
+nanoseconds untilItLooks(PendingRequest& request, const Deadline& deadline,
                          const Migration* migration) {
   if (!deadline && migration == nullptr && !request.runTime) return kLongestSleep;
   const auto now = Clock::now();
+  request.time.look(now);
   nanoseconds time = kLongestSleep;
-  if (request.runEnds) time = std::min<nanoseconds>(time, *request.runEnds - now);
+  if (request.runEnds) time = std::min(time, request.time.untilLook(*request.runEnds));
   if (request.runTime && !request.runEnds) time = kBetweenLooksForStart;
   if (deadline) time = std::min<nanoseconds>(time, *deadline - now);
   if (migration != nullptr) time = std::min<nanoseconds>(time, migration->nextLook() - now);
@@ -78,8 +79,7 @@ WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& dea
         (cancellation != nullptr && cancellation->requested()) ||
         (waited && migration != nullptr && !past && migrates(request, *migration));
     if (takenBack || past) {
-      const char* const reason = stopped ? "a call was stopped" : "a call was past its deadline";
-      if (const auto given = giveUp(request, takenBack, reason)) {
+      if (const auto given = giveUp(request, takenBack, stopped)) {
         return ended(*given, /*abandoned=*/true);
       }
       continue;
@@ -177,10 +177,14 @@ bool WorkerLink::runTimeIsOver(PendingRequest& request) {
   if (!request.runTime) return false;
   if (!request.runEnds) {
     if (!memory_->end().hasStarted(request.sequence)) return false;
-    request.runEnds = deadlineAfter(*request.runTime);
-    if (!request.runEnds) request.runTime.reset();
+    const nanoseconds now = request.time.look(Clock::now());
+    if (*request.runTime > nanoseconds::max() - now) {
+      request.runTime.reset();
+      return false;
+    }
+    request.runEnds = now + *request.runTime;
   }
-  return isPast(request.runEnds);
+  return request.time.look(Clock::now()) >= *request.runEnds;
 }
 
 // False if the ring's content is invalid.
@@ -363,13 +367,18 @@ void WorkerLink::settleAll() {
 }
 
 // Call when the deadline has passed, or the request was taken back or stopped. Returns nothing if
-// the answer came at the same moment. `reason`: of the kill, if the request runs.
+// the answer came at the same moment.
 std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool takenBack,
-                                                 const char* reason) {
+                                                 bool stopped) {
   const uint64_t sequence = request.sequence;
-  const Clock::time_point publishedAt = request.publishedAt;
+  const nanoseconds publishedAt = request.publishedAt;
+  // Only the deadline is a time of the clock: a stop by the caller takes effect at once, and a limit
+  // of the run time counts as this does.
+  const bool byDeadline = !stopped && !runTimeIsOver(request);
+  const nanoseconds mayRun =
+      byDeadline ? request.mayRun - request.time.look(Clock::now()) : nanoseconds(0);
   const bool continues = request.continuesPastDeadline;
-  if (continues) request.leftAt = Clock::now();
+  if (continues) request.leftAt = runningTime();
   // The answer may already be in the ring.
   deliverUnlessLed();
   ipc::VersionCounters versions;
@@ -405,12 +414,53 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
   if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && continues)) return outcome;
   if (outcome == RequestOutcome::kWithdrawn) {
     killIfStuck(sequence, publishedAt);
-  } else if (sharedWorker_) {
+  } else {
+    const char* const reason = stopped ? "a call was stopped" : "a call was past its deadline";
+    if (mayRun.count() > 0) {
+      postponeKill(sequence, mayRun, reason);
+    } else {
+      endOverdue(sequence, reason);
+    }
+  }
+  return outcome;
+}
+
+// The worker may run the request for as long as this process did not run. The control thread looks.
+void WorkerLink::postponeKill(uint64_t sequence, nanoseconds mayRun, const char* reason) {
+  {
+    base::MutexLock lock(publishMutex_);
+    postponedKill_ = {sequence, time_.look(Clock::now()) + mayRun, reason};
+  }
+  unawaited_.watch();
+}
+
+void WorkerLink::endOverdue(uint64_t sequence, const char* reason) {
+  if (sharedWorker_) {
     sharedWorker_->overdue(sequence);
   } else {
     kill(reason);
   }
-  return outcome;
+}
+
+bool WorkerLink::killPostponed() {
+  base::MutexLock lock(publishMutex_);
+  return postponedKill_.has_value();
+}
+
+// True if the request of the postponed kill still runs when its time is over.
+bool WorkerLink::postponedKillIsDue() {
+  if (!postponedKill_) return false;
+  const PendingRequest& request = *pendingRequests_[postponedKill_->sequence % ipc::kRingSlots];
+  if (request.sequence == postponedKill_->sequence && isAbandonedAndRuns(request)) {
+    return time_.counted() >= postponedKill_->runsUntil;
+  }
+  postponedKill_.reset();
+  return false;
+}
+
+nanoseconds WorkerLink::runningTime() {
+  base::MutexLock lock(publishMutex_);
+  return time_.look(Clock::now());
 }
 
 // Looks for another worker if the request has waited for long. True if it was taken back, to be
@@ -441,13 +491,13 @@ void WorkerLink::wakeWaiter(PendingRequest& request) {
 
 // Call when a deadline has passed before this request, or one behind it, started. A worker that is
 // stopped or hangs in a preparation would let the deadline of every caller pass.
-void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
+void WorkerLink::killIfStuck(uint64_t sequence, nanoseconds calledAt) {
   const ipc::WorkerControl& peer = memory_->end().peer();
-  const Clock::time_point now = Clock::now();
   bool stopped = false;
   bool hangs = false;
   {
     base::MutexLock lock(publishMutex_);
+    const nanoseconds now = time_.look(Clock::now());
     const bool sleeps = peer.sleeping.load(std::memory_order_seq_cst) != 0;
     const uint32_t taken = peer.submissionHead.load(std::memory_order_acquire);
     stopped = unheard_.tooMany(sequence, calledAt, {sleeps, taken}, now);
@@ -461,13 +511,16 @@ void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
   }
 }
 
-bool WorkerLink::hangsInPreparation(Clock::time_point now) const {
-  const uint64_t started = memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
+bool WorkerLink::hangsInPreparation(nanoseconds now) const {
   return std::any_of(pendingRequests_.begin(), pendingRequests_.end(), [&](const auto& request) {
-    return request->use.load(std::memory_order_acquire) == PendingRequest::Use::kAbandoned &&
-           request->sequence == started && request->continuesPastDeadline &&
+    return isAbandonedAndRuns(*request) && request->continuesPastDeadline &&
            now - request->leftAt >= kLongestPreparation;
   });
+}
+
+bool WorkerLink::isAbandonedAndRuns(const PendingRequest& request) const {
+  return request.use.load(std::memory_order_acquire) == PendingRequest::Use::kAbandoned &&
+         request.sequence == memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
 }
 
 bool WorkerLink::lookAtUnawaitedWork() {
@@ -478,15 +531,18 @@ bool WorkerLink::lookAtUnawaitedWork() {
 
 // Work that no thread waits for must not keep the worker from the calls of other threads.
 void WorkerLink::killIfBlocked() {
-  if (unawaited_.cleanupLimit().count() == 0) return;
   std::optional<UnawaitedWork::Blocked> blocked;
+  std::optional<PostponedKill> due;
   uint64_t taken = 0;
   {
     base::MutexLock lock(publishMutex_);
     const uint64_t published = nextSequence_ - 1;
-    blocked = unawaited_.overLimit(published);
+    const nanoseconds now = time_.look(Clock::now());
+    if (postponedKillIsDue()) due = std::exchange(postponedKill_, std::nullopt);
+    blocked = unawaited_.overLimit(published, now);
     taken = unawaited_.taken(published);
   }
+  if (due) return endOverdue(due->sequence, due->reason);
   if (!blocked) return;
   using Blocked = UnawaitedWork::Blocked;
   const auto limit = std::chrono::duration_cast<milliseconds>(unawaited_.limitOf(*blocked)).count();

@@ -21,11 +21,10 @@ class UnheardCall : public ::testing::Test {
   /// Makes a call at this time and withdraws it a millisecond later. True if the worker then counts
   /// as stopped.
   bool stopped(uint64_t request, milliseconds at, const UnheardCalls::Worker& worker) {
-    return calls_.tooMany(request, begin_ + at, worker, begin_ + at + milliseconds(1));
+    return calls_.tooMany(request, at, worker, at + milliseconds(1));
   }
 
   UnheardCalls calls_;
-  const Clock::time_point begin_ = Clock::now();
 };
 
 TEST_F(UnheardCall, MissedForASecondShowsAStoppedWorker) {
@@ -42,7 +41,7 @@ TEST_F(UnheardCall, IsIgnoredIfItIsTakenLater) {
 }
 
 TEST_F(UnheardCall, IsIgnoredIfItIsTakenAtTheSameTime) {
-  EXPECT_FALSE(calls_.tooMany(1, begin_, {.sleeps = true, .taken = 1}, begin_ + seconds(5)));
+  EXPECT_FALSE(calls_.tooMany(1, seconds(0), {.sleeps = true, .taken = 1}, seconds(5)));
 }
 
 TEST_F(UnheardCall, IsIgnoredIfTheWorkerIsAwake) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/serve/result_export.h"
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 
+#include "base/running_time.h"
 #include "ipc/channel/futex.h"
 #include "worker/serve/refusal.h"
 
@@ -12,7 +12,7 @@ namespace isopool::worker {
 
 namespace {
 
-constexpr int64_t kWaitForRoom = 2'000'000'000;  // ns
+constexpr std::chrono::seconds kWaitForRoom(2);
 // A client does not ring the doorbell when it returns a block, so the worker checks this often.
 constexpr int64_t kLookForReturns = 5'000'000;  // ns
 
@@ -33,13 +33,13 @@ ipc::StorageRecord lentRecord(const ipc::BlockLocation& location, uint64_t bytes
 void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   OutputBlocks& output = channel.memory->output;
   if (void* block = output.allocateUnnoted(bytes)) return block;
-  const int64_t deadline = ipc::monotonicNow() + kWaitForRoom;
+  base::RunningTime waited;
   for (;;) {
     output.wantRoom(bytes);
-    const int64_t now = ipc::monotonicNow();
+    const bool over = waited.look(std::chrono::steady_clock::now()) >= kWaitForRoom;
     // No limit was met: to wait for returned results does not help.
-    if (output.refusal().ofSystem || now >= deadline || channel.detached) break;
-    control.waitForMessage(std::min(deadline, now + kLookForReturns));
+    if (output.refusal().ofSystem || over || channel.detached) break;
+    control.waitForMessage(ipc::monotonicNow() + kLookForReturns);
     output.collectReturned();
     if (void* block = output.allocateUnnoted(bytes)) return block;
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/running_time.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
@@ -26,7 +27,9 @@ namespace isopool::worker {
 
 namespace {
 
-constexpr int64_t kWaitForSupervisor = 5'000'000'000;  // ns
+constexpr std::chrono::seconds kWaitForSupervisor(5);
+constexpr int64_t kBetweenLooks =
+    std::chrono::nanoseconds(base::RunningTime::kBetweenLooks).count();
 constexpr size_t kMaxInlineReason = 1024;
 // Four texts of this length, with their packing, fit into a slot.
 constexpr size_t kShortWord = 450;
@@ -103,8 +106,9 @@ RunningCall::RunningCall(ControlPlane& control, Sandbox& sandbox, ShownModels& m
 
 bool RunningCall::awaitSupervisor(const std::function<bool()>& ready) {
   if (ready()) return true;
-  const int64_t deadline = ipc::monotonicNow() + kWaitForSupervisor;
-  while (control_.waitForMessage(deadline)) {
+  base::RunningTime waited;
+  while (waited.look(std::chrono::steady_clock::now()) < kWaitForSupervisor) {
+    control_.waitForMessage(ipc::monotonicNow() + kBetweenLooks);
     if (ready()) return true;
   }
   return ready();
