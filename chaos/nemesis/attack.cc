@@ -18,6 +18,8 @@ const char* nameOf(Family family) {
       return "abort";
     case Family::kStop:
       return "stop";
+    case Family::kFreeze:
+      return "freeze";
     case Family::kDescriptors:
       return "descriptors";
     case Family::kMemory:
@@ -93,6 +95,10 @@ Attack AttackPlan::next() {
     attack.family = Family::kClock;
     attack.victim = Role::kOther;
     attack.length = between(1, 86'400'000);
+  } else if (draw < 72) {
+    attack.family = Family::kFreeze;
+    attack.victim = Role::kOther;
+    attack.length = below(8) == 0 ? between(1'000, 10'000) : between(10, 1'000);
   } else if (draw < 180) {
     attack.family = Family::kSegfault;
   } else if (draw < 230) {

@@ -15,6 +15,7 @@ enum class Family {
   kSegfault,      ///< SIGSEGV
   kAbort,         ///< SIGABRT
   kStop,          ///< SIGSTOP, and SIGCONT after `length`
+  kFreeze,        ///< all processes of the target are stopped at once for `length`
   kDescriptors,   ///< the process can open no descriptor for `length`
   kMemory,        ///< the process can map no memory for `length`
   kInterruption,  ///< a signal with a handler to each thread, again and again, for `length`

@@ -39,6 +39,7 @@ void Nemesis::attackUntil(Time end, const std::function<bool()>& enough) {
 void Nemesis::carryOut(const Attack& attack) {
   if (attack.family == Family::kProcessors) return occupyProcessors(attack);
   if (attack.family == Family::kClock) return stepClock(attack);
+  if (attack.family == Family::kFreeze) return freeze(attack);
   const std::vector<pid_t> there = target_.living(attack.victim);
   if (there.empty()) return;
   const pid_t victim = there[attack.choice % there.size()];

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "chaos/nemesis/attack.h"
 #include "chaos/oracle/findings.h"
 #include "chaos/target/target.h"
+#include "testing/freezer.h"
 
 namespace chaos {
 
@@ -45,6 +47,7 @@ class Nemesis {
   // One file for each family.
   void kill(const Attack& attack, pid_t victim, int signal);
   void stop(const Attack& attack, pid_t victim);
+  void freeze(const Attack& attack);
   void takeDescriptors(const Attack& attack, pid_t victim);
   void takeMemory(const Attack& attack, pid_t victim);
   void limit(const Attack& attack, pid_t victim, int resource, uint64_t least);
@@ -61,6 +64,7 @@ class Nemesis {
   Findings& findings_;
   std::multimap<Time, std::function<void()>> restorations_;
   std::map<pid_t, Time> stopped_;
+  std::optional<isopool::tests::Freezer> freezer_;
   std::set<std::pair<pid_t, int>> limited_;  ///< limited processes, and the resource
 };
 

@@ -5,6 +5,10 @@
 #include <unistd.h>
 
 #include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/fd.h"
 #include "chaos/nemesis/nemesis.h"
@@ -31,6 +35,37 @@ void Nemesis::stop(const Attack& attack, pid_t victim) {
     if (!worker) noteDisturbance(from, std::chrono::steady_clock::now());
   });
   ++counts_.byFamily[static_cast<size_t>(attack.family)];
+}
+
+// No process of the target runs meanwhile, so nothing may be lost: unlike stop(), this excuses no
+// death and no failure. Without a control group the processes are stopped and continued by signals,
+// one after the other. Returns when the target runs again: no other attack reaches a frozen process.
+void Nemesis::freeze(const Attack& attack) {
+  std::string why;
+  if (!freezer_) {
+    if (auto made = isopool::tests::Freezer::make(why)) freezer_.emplace(std::move(*made));
+  }
+  std::vector<pid_t> all;
+  for (const Member& member : target_.members()) all.push_back(member.id.pid);
+  ++counts_.byFamily[static_cast<size_t>(attack.family)];
+  target_.excuse(attack.length);
+  if (freezer_) {
+    freezer_->add(all);
+    freezer_->freeze();
+    std::this_thread::sleep_for(attack.length);
+    return freezer_->thaw();
+  }
+  std::vector<isopool::base::Fd> descriptors;
+  for (const pid_t pid : all) {
+    isopool::base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!pidfd.valid() || !target_.owns(pid) || stopped_.count(pid) != 0) continue;
+    ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGSTOP, nullptr, 0);
+    descriptors.push_back(std::move(pidfd));
+  }
+  std::this_thread::sleep_for(attack.length);
+  for (const isopool::base::Fd& pidfd : descriptors) {
+    ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGCONT, nullptr, 0);
+  }
 }
 
 }  // namespace chaos

@@ -34,6 +34,7 @@ def test_every_family_is_among_the_attacks() -> None:
         "segfault",
         "abort",
         "stop",
+        "freeze",
         "descriptors",
         "memory",
         "interruption",
