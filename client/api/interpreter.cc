@@ -41,15 +41,15 @@ Obj InterpreterSession::fromIValue(at::IValue ivalue, const CallOptions& options
   const base::HandleId handle = session.channel->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(2);
+  const client::Deadline deadline = client::deadlineOf(*session.pool, options);
   try {
-    draft.writer.addValue(ivalue);
+    client::draftValue(draft, ivalue, deadline);
   } catch (const ipc::ValueError& error) {
     throw Error(error.what());
   }
   draft.writer.packer().pack(handle.value);
   draft.tag = options.tag;
-  client::step(*session.pool, *session.channel, ipc::Operation::kFromValue, draft,
-               client::deadlineOf(*session.pool, options));
+  client::step(*session.pool, *session.channel, ipc::Operation::kFromValue, draft, deadline);
   return Obj(std::make_shared<InterpreterObj>(session, handle));
 }
 

@@ -18,11 +18,15 @@ Obj newObj(const InterpreterObj& body, base::HandleId handle) {
 }
 
 at::IValue stepOn(InterpreterObj& body, ipc::Operation operation, client::RequestDraft& draft,
-                  const CallOptions& options) {
+                  const CallOptions& options, const client::Deadline& deadline) {
   draft.flags |= client::flagsOf(options);
   draft.tag = options.tag;
-  return client::step(*body.pool(), *body.channel(), operation, draft,
-                      client::deadlineOf(*body.pool(), options));
+  return client::step(*body.pool(), *body.channel(), operation, draft, deadline);
+}
+
+at::IValue stepOn(InterpreterObj& body, ipc::Operation operation, client::RequestDraft& draft,
+                  const CallOptions& options) {
+  return stepOn(body, operation, draft, options, client::deadlineOf(*body.pool(), options));
 }
 
 Obj callWith(InterpreterObj& body, at::ArrayRef<at::IValue> args,
@@ -31,12 +35,13 @@ Obj callWith(InterpreterObj& body, at::ArrayRef<at::IValue> args,
   const base::HandleId handle = body.channel()->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(4).pack(body.handle().value).pack(handle.value);
+  const client::Deadline deadline = client::deadlineOf(*body.pool(), options);
   try {
-    client::draftArguments(draft, args, &kwargs);
+    client::draftArguments(draft, args, &kwargs, deadline);
   } catch (const ipc::ValueError& error) {
     throw Error(error.what());
   }
-  stepOn(body, ipc::Operation::kCallHandle, draft, options);
+  stepOn(body, ipc::Operation::kCallHandle, draft, options, deadline);
   return newObj(body, handle);
 }
 

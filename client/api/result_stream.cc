@@ -156,7 +156,7 @@ std::unique_ptr<StreamImpl> tryToOpen(const client::PoolCall& call, const CallOp
     const base::HandleId made = channel.nextHandle();
     RequestDraft& draft = client::requestDraft();
     draft.writer.packer().pack_array(4).pack(callee.value).pack(made.value);
-    client::draftArguments(draft, call.args, call.kwargs);
+    client::draftArguments(draft, call.args, call.kwargs, deadline);
     Answer answer = channel.exchange(ipc::Operation::kCallHandle, draft, deadline);
     channel.releaseHandle(callee);
     if (!opened(*pool, channel, std::move(answer), call.idempotent, /*userCode=*/true)) continue;

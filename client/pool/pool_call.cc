@@ -180,10 +180,10 @@ void PoolCall::draft(RequestDraft& draft) const {
     packer.pack_array(2).pack(object.definition.object).pack(attribute);
   } else if (operation == ipc::Operation::kCallMethod) {
     packer.pack_array(4).pack(object.definition.object).pack(attribute);
-    draftArguments(draft, args, kwargs);
+    draftArguments(draft, args, kwargs, deadline);
   } else {
     packer.pack_array(3).pack(object.definition.object);
-    draftArguments(draft, args, kwargs);
+    draftArguments(draft, args, kwargs, deadline);
   }
 }
 

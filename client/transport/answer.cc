@@ -14,14 +14,19 @@
 namespace isopool::client {
 
 Answer::Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
-               RequestOutcome outcome)
-    : channel_(std::move(channel)), request_(request), sequence_(sequence), outcome_(outcome) {}
+               RequestOutcome outcome, const Deadline& deadline)
+    : channel_(std::move(channel)),
+      request_(request),
+      sequence_(sequence),
+      outcome_(outcome),
+      deadline_(deadline) {}
 
 Answer::Answer(Answer&& other) noexcept
     : channel_(std::move(other.channel_)),
       request_(std::exchange(other.request_, nullptr)),
       sequence_(other.sequence_),
-      outcome_(other.outcome_) {}
+      outcome_(other.outcome_),
+      deadline_(other.deadline_) {}
 
 Answer::~Answer() { giveUpSlot(); }
 
@@ -51,6 +56,7 @@ at::IValue Answer::take() {
             countCopied(static_cast<ipc::CopyReason>(reason), count);
           }
         }
+        reader.stopAt(deadline_);
         return reader.value(reader.element(0));
       }
       case ipc::CompletionStatus::kPythonError: {
@@ -76,6 +82,10 @@ at::IValue Answer::take() {
       default:
         throw ipc::ValueError("the kind of an answer is unknown");
     }
+  } catch (const ipc::OutOfTime&) {
+    throw DeadlineExceeded("the deadline passed while the result of the call was being read from " +
+                               channel_->name() + "; the call has run",
+                           /*started=*/true);
   } catch (const ipc::ValueError& error) {
     channel_->poison(error.what());
     throw Error(channel_->name() + " sent an invalid answer and was killed: " + error.what());

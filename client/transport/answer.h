@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "client/transport/deadline.h"
 #include "client/transport/request_outcome.h"
 #include "ipc/tensor/value_types.h"
 #include "isopool/errors.h"
@@ -48,8 +49,10 @@ class Answer {
   ///
   /// Throws RemoteError for a Python exception and for SystemExit. For a refusal of the worker
   /// throws ArenaFull, LimitExceeded, ObjectUnloaded, UnsupportedValue, else Error. Throws
-  /// WorkerLost if the worker died before the result's memory could be mapped. If the answer is
-  /// invalid, kills the worker and throws Error. The slot is free in every case.
+  /// WorkerLost if the worker died before the result's memory could be mapped. Throws
+  /// DeadlineExceeded, with started() true, if the request's deadline passes while many values are
+  /// read. If the answer is invalid, kills the worker and throws Error. The slot is free in every
+  /// case.
   ///
   /// Waits up to half a second if the supervisor's message about the result's memory is late.
   at::IValue take();
@@ -57,12 +60,13 @@ class Answer {
  private:
   friend class WorkerLink;
   Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
-         RequestOutcome outcome);
+         RequestOutcome outcome, const Deadline& deadline = std::nullopt);
   void giveUpSlot();
   std::shared_ptr<WorkerLink> channel_;
   PendingRequest* request_;  // null if nothing was sent, the request was given up, or after take()
   uint64_t sequence_;
   RequestOutcome outcome_;
+  Deadline deadline_;
 };
 
 }  // namespace isopool::client

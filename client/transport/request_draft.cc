@@ -11,6 +11,7 @@
 #include "client/program/caller_modes.h"
 #include "client/program/thread_objects.h"
 #include "ipc/channel/operation.h"
+#include "isopool/errors.h"
 
 namespace isopool::client {
 
@@ -51,6 +52,22 @@ RequestDraft& draftOfThread() {
   return *threadDraft;
 }
 
+template <typename Write>
+void writeUntil(const Deadline& deadline, ipc::PayloadWriter& writer, Write&& write) {
+  writer.stopAt(deadline);
+  try {
+    write(writer);
+  } catch (const ipc::OutOfTime&) {
+    writer.releaseStorages();
+    throw DeadlineExceeded(
+        "the deadline passed while the arguments of the call were being written; it will not run",
+        /*started=*/false);
+  } catch (...) {
+    writer.releaseStorages();
+    throw;
+  }
+}
+
 }  // namespace
 
 void prepareThread() { draftOfThread(); }
@@ -80,16 +97,21 @@ uint32_t flagsOf(const CallOptions& options) {
 }
 
 void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
-                    const NamedArguments* kwargs) {
-  auto& packer = draft.writer.packer();
-  packer.pack_array(static_cast<uint32_t>(args.size()));
-  for (const at::IValue& value : args) draft.writer.addValue(value);
-  packer.pack_map(kwargs == nullptr ? 0 : static_cast<uint32_t>(kwargs->size()));
-  if (kwargs == nullptr) return;
-  for (const auto& [name, value] : *kwargs) {
-    packer.pack(name);
-    draft.writer.addValue(value);
-  }
+                    const NamedArguments* kwargs, const Deadline& deadline) {
+  writeUntil(deadline, draft.writer, [&](ipc::PayloadWriter& writer) {
+    writer.packer().pack_array(static_cast<uint32_t>(args.size()));
+    for (const at::IValue& value : args) writer.addValue(value);
+    writer.packer().pack_map(kwargs == nullptr ? 0 : static_cast<uint32_t>(kwargs->size()));
+    if (kwargs == nullptr) return;
+    for (const auto& [name, value] : *kwargs) {
+      writer.packer().pack(name);
+      writer.addValue(value);
+    }
+  });
+}
+
+void draftValue(RequestDraft& draft, const at::IValue& value, const Deadline& deadline) {
+  writeUntil(deadline, draft.writer, [&](ipc::PayloadWriter& writer) { writer.addValue(value); });
 }
 
 }  // namespace isopool::client

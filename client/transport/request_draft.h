@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/transport/worker_memory.h"
+#include "client/transport/deadline.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/tensor/value_codec.h"
 #include "ipc/tensor/value_types.h"
@@ -68,8 +69,11 @@ void prepareThread();
 using NamedArguments = std::unordered_map<std::string, c10::IValue>;
 
 /// Adds positional and named arguments to a request; null: no named ones. Throws ipc::ValueError
-/// for a value that can't be passed.
+/// for a value that can't be passed, and DeadlineExceeded if the deadline passes meanwhile. The
+/// draft then refers to no tensor.
 void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
-                    const NamedArguments* kwargs);
+                    const NamedArguments* kwargs, const Deadline& deadline = std::nullopt);
+/// Adds one value. The same.
+void draftValue(RequestDraft& draft, const at::IValue& value, const Deadline& deadline);
 
 }  // namespace isopool::client

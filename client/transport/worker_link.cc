@@ -354,7 +354,7 @@ Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const
     throw LimitExceeded(name_ + ": " + timeOverText_);
   }
   return {shared_from_this(), waited.abandoned ? nullptr : published.request, sequence,
-          waited.outcome};
+          waited.outcome, deadline};
 }
 
 WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft& draft,

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/running_time.h"
 #include "client/models/archive_file.h"
 #include "client/program/copy_counter.h"
 #include "client/transport/input_arena.h"
@@ -28,6 +29,10 @@ using std::chrono::milliseconds;
 constexpr uint64_t kRouseBytes = uint64_t{1} << 20;
 constexpr uint64_t kLeastRousing = uint64_t{1} << 18;
 
+// Between two looks at the deadline.
+constexpr uint64_t kCopiedBetweenLooks = uint64_t{1} << 26;
+constexpr size_t kStoragesBetweenLooks = 64;
+
 void nap() {
   static const ipc::SharedWord<uint32_t> never{0};
   const ipc::FutexWatch watch{&never, 0};
@@ -35,10 +40,10 @@ void nap() {
 }
 
 // Waits a moment for room for `what` in the input arena. Throws if the wait is over, or in vain.
-void awaitRoom(const std::string& what, const NoBlock& why, Clock::time_point giveUpAt,
+void awaitRoom(const std::string& what, const NoBlock& why, base::RunningTime& waited,
                const Deadline& deadline) {
   const bool past = isPast(deadline);
-  if (past || !why.waitingHelps || Clock::now() >= giveUpAt) {
+  if (past || !why.waitingHelps || waited.look(Clock::now()) >= kPayloadPatience) {
     const std::string text = "no room for " + what + ": " + why.text;
     if (!past) throw ArenaFull(text);
     throw DeadlineExceeded(
@@ -46,6 +51,13 @@ void awaitRoom(const std::string& what, const NoBlock& why, Clock::time_point gi
         /*started=*/false);
   }
   nap();
+}
+
+void checkWhileCopying(const Deadline& deadline) {
+  if (!isPast(deadline)) return;
+  throw DeadlineExceeded(
+      "the deadline passed while the arguments of the call were being copied; it will not run",
+      /*started=*/false);
 }
 
 c10::Storage heapStorage(std::span<const std::byte> bytes) {
@@ -220,19 +232,22 @@ ipc::StorageRecord WorkerLink::exportCopy(const c10::Storage& storage, ipc::Stor
 
 c10::Storage WorkerLink::copyToArena(const std::byte* data, uint64_t bytes,
                                      const Deadline& deadline) {
-  const auto giveUpAt = Clock::now() + kPayloadPatience;
+  base::RunningTime waited;
   for (;;) {
     NoBlock why;
     if (auto storage = InputArena::instance().makeStorage(bytes, why)) {
       auto* copy = static_cast<std::byte*>(storage->mutable_data());
       // The worker wakes up while the rest is copied.
       const uint64_t first = bytes > kRouseBytes ? bytes - kRouseBytes : 0;
-      std::memcpy(copy, data, first);
+      for (uint64_t done = 0; done < first; done += kCopiedBetweenLooks) {
+        std::memcpy(copy + done, data + done, std::min(first - done, kCopiedBetweenLooks));
+        checkWhileCopying(deadline);
+      }
       if (bytes >= kLeastRousing) memory_->end().rouse();
       std::memcpy(copy + first, data + first, bytes - first);
       return *storage;
     }
-    awaitRoom("an argument of " + std::to_string(bytes) + " bytes", why, giveUpAt, deadline);
+    awaitRoom("an argument of " + std::to_string(bytes) + " bytes", why, waited, deadline);
   }
 }
 
@@ -241,6 +256,7 @@ void WorkerLink::exportStorages(RequestDraft& draft, const Deadline& deadline) {
   draft.exports.resize(storages.size());
   draft.records.resize(storages.size());
   for (size_t i = 0; i < storages.size(); ++i) {
+    if ((i + 1) % kStoragesBetweenLooks == 0) checkWhileCopying(deadline);
     draft.records[i] =
         exportStorage(storages[i], draft.writer.extentOfStorage(i), draft.exports[i], deadline);
   }
@@ -263,12 +279,12 @@ void WorkerLink::placePayload(std::span<const std::byte> payload, ipc::OutgoingP
     place.inlineBytes = payload;
     return;
   }
-  const auto giveUpAt = Clock::now() + kPayloadPatience;
+  base::RunningTime waited;
   InputArena& arena = InputArena::instance();
   NoBlock why;
   while ((blob = arena.allocateBlock(payload.size(), why)) == nullptr) {
     awaitRoom("the arguments of a call (" + std::to_string(payload.size()) + " bytes)", why,
-              giveUpAt, deadline);
+              waited, deadline);
   }
   std::memcpy(blob, payload.data(), payload.size());
   const auto location = arena.locate(blob);

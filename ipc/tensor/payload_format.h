@@ -36,6 +36,10 @@ inline constexpr uint32_t kNoVersion = std::numeric_limits<uint32_t>::max();
 
 /// The deepest nesting of values, and of types, in a payload.
 inline constexpr int kMaxNesting = 64;
+/// So many values are written, or read, between two looks at the clock. A power of two.
+inline constexpr size_t kBetweenLooks = 4096;
+/// The most parts of one container's types.
+inline constexpr size_t kMaxTypeParts = 65536;
 
 /// Throws ValueError.
 [[noreturn]] inline void refuse(const std::string& what) { throw ValueError(what); }

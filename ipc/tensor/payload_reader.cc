@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <limits>
 
@@ -305,6 +306,9 @@ at::IValue PayloadReader::value(const msgpack::object& object) const { return va
 
 at::IValue PayloadReader::valueAt(const msgpack::object& object, int depth) const {
   if (depth > kMaxNesting) refuse("a value is nested too deeply");
+  if (++values_ % kBetweenLooks == 0 && end_ && std::chrono::steady_clock::now() >= *end_) {
+    throw OutOfTime();
+  }
   switch (object.type) {
     case msgpack::type::NIL:
       return {};

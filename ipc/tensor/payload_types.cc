@@ -5,6 +5,7 @@
 #include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -108,33 +109,44 @@ c10::TypePtr readTypeAt(const msgpack::object& object, int depth) {
   }
 }
 
-}  // namespace
-
-void packType(PayloadWriter::Packer& packer, const c10::TypePtr& type) {
+// `parts` counts the parts of the whole type.
+void packPart(PayloadWriter::Packer& packer, const c10::TypePtr& type, size_t& parts) {
+  if (++parts > kMaxTypeParts) {
+    refuse("a container whose type has more than " + std::to_string(kMaxTypeParts) +
+           " parts can't cross between processes: pass its parts one by one");
+  }
   const auto code = [](TypeCode value) { return static_cast<uint32_t>(value); };
   switch (type->kind()) {
     case c10::TypeKind::ListType:
       packer.pack_array(2).pack(code(TypeCode::kList));
-      packType(packer, type->expectRef<c10::ListType>().getElementType());
+      packPart(packer, type->expectRef<c10::ListType>().getElementType(), parts);
       return;
     case c10::TypeKind::OptionalType:
       packer.pack_array(2).pack(code(TypeCode::kOptional));
-      packType(packer, type->expectRef<c10::OptionalType>().getElementType());
+      packPart(packer, type->expectRef<c10::OptionalType>().getElementType(), parts);
       return;
     case c10::TypeKind::DictType:
       packer.pack_array(3).pack(code(TypeCode::kDict));
-      packType(packer, type->expectRef<c10::DictType>().getKeyType());
-      packType(packer, type->expectRef<c10::DictType>().getValueType());
+      packPart(packer, type->expectRef<c10::DictType>().getKeyType(), parts);
+      packPart(packer, type->expectRef<c10::DictType>().getValueType(), parts);
       return;
     case c10::TypeKind::TupleType: {
       const auto elements = type->expectRef<c10::TupleType>().elements();
       packer.pack_array(static_cast<uint32_t>(elements.size() + 1)).pack(code(TypeCode::kTuple));
-      for (const auto& element : elements) packType(packer, element);
+      for (const auto& element : elements) packPart(packer, element, parts);
       return;
     }
     default:
       packer.pack(code(simpleTypeCode(type->kind())));
   }
+}
+
+}  // namespace
+
+size_t packType(PayloadWriter::Packer& packer, const c10::TypePtr& type) {
+  size_t parts = 0;
+  packPart(packer, type, parts);
+  return parts;
 }
 
 c10::TypePtr readType(const msgpack::object& object) {

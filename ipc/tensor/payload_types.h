@@ -12,8 +12,10 @@
 /// that begins with one.
 namespace isopool::ipc {
 
-/// Writes a type. A type that no value can have becomes Any.
-void packType(PayloadWriter::Packer& packer, const c10::TypePtr& type);
+/// Writes a type and returns the number of its parts. A type that no value can have becomes Any.
+/// Throws ValueError if it has more than kMaxTypeParts, as a type whose parts occur in it again and
+/// again may have.
+size_t packType(PayloadWriter::Packer& packer, const c10::TypePtr& type);
 
 /// Reads what packType() has written, from any bytes. Throws ValueError if it is not a type, is
 /// nested more than kMaxNesting deep, or is a combination that torch forbids.

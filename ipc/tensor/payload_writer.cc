@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <sstream>
+#include <utility>
 
+#include "base/repetition.h"
 #include "ipc/tensor/dict_builder.h"
 #include "ipc/tensor/payload_format.h"
 #include "ipc/tensor/payload_types.h"
@@ -103,11 +106,46 @@ constexpr size_t kWalked = 8;
 // The first byte of a payload with a report: msgpack's array of three elements. clear() begins an
 // array of two.
 constexpr char kThreeElements = static_cast<char>(0x93);
+// The parts of a value, for base::RepetitionCount.
+struct ValueParts {
+  static const void* identity(const at::IValue& value) {
+    const bool hasParts = value.isTuple() || value.isList() || value.isGenericDict() ||
+                          (value.isString() && units(value) > 1);
+    return hasParts && value.use_count() > 1 ? value.internalToPointer() : nullptr;
+  }
+  static size_t units(const at::IValue& value) {
+    if (value.isString()) return 1 + value.toStringRef().size() / base::Repetition::kTextUnit;
+    return isFlat(value) ? 1 + value.toListRef().size() : 1;
+  }
+  template <typename Visit>
+  static void each(const at::IValue& value, Visit&& visit) {
+    if (value.isTuple()) {
+      for (const at::IValue& element : value.toTupleRef().elements()) visit(element);
+    } else if (value.isList() && !isFlat(value)) {
+      for (const at::IValue& element : value.toListRef()) visit(element);
+    } else if (value.isGenericDict()) {
+      for (const auto& entry : value.toGenericDict()) {
+        visit(entry.key());
+        visit(entry.value());
+      }
+    }
+  }
+
+ private:
+  // Its elements have no parts.
+  static bool isFlat(const at::IValue& value) {
+    return value.isIntList() || value.isDoubleList() || value.isBoolList() ||
+           value.isComplexDoubleList() || value.isTensorList();
+  }
+};
 
 }  // namespace
 
 void PayloadWriter::clear() {
   releaseStorages();
+  end_.reset();
+  units_ = 0;
+  nextLook_ = kBetweenLooks;
   buffer_.clear();
   packer_.pack_array(2);
   storageUses_.clear();
@@ -262,6 +300,7 @@ void PayloadWriter::addDouble(double value) {
 }
 
 void PayloadWriter::addText(std::string_view text) {
+  count(text.size() / base::Repetition::kTextUnit);
   if (text.size() >= kMaxPayloadBytes - std::min(buffer_.size(), kMaxPayloadBytes)) {
     refuse("a string of " + std::to_string(text.size()) +
            " bytes can't cross between processes: all values of a call except its tensors must be "
@@ -274,7 +313,7 @@ void PayloadWriter::addText(std::string_view text) {
 void PayloadWriter::addList(const at::IValue& value, int depth) {
   const c10::List<c10::IValue> list = value.toList();
   packer_.pack_array(checkedCount(list.size() + 2)).pack(static_cast<uint32_t>(ValueTag::kList));
-  packType(packer_, list.elementType());
+  count(packType(packer_, list.elementType()));
   for (size_t i = 0; i < list.size(); ++i) addValueAt(list.get(i), depth + 1);
 }
 
@@ -282,8 +321,8 @@ void PayloadWriter::addDict(const at::IValue& value, int depth) {
   const auto dict = value.toGenericDict();
   packer_.pack_array(checkedCount(2 * dict.size() + 3))
       .pack(static_cast<uint32_t>(ValueTag::kDict));
-  packType(packer_, dict.keyType());
-  packType(packer_, dict.valueType());
+  count(packType(packer_, dict.keyType()));
+  count(packType(packer_, dict.valueType()));
   for (const auto& entry : dict) {
     refuseNanKey(entry.key());
     addValueAt(entry.key(), depth + 1);
@@ -291,9 +330,25 @@ void PayloadWriter::addDict(const at::IValue& value, int depth) {
   }
 }
 
-void PayloadWriter::addValue(const at::IValue& value) { addValueAt(value, 0); }
+void PayloadWriter::addValue(const at::IValue& value) {
+  root_ = &value;
+  unitsBefore_ = units_;
+  addValueAt(value, 0);
+}
+
+void PayloadWriter::look() {
+  nextLook_ = units_ + kBetweenLooks;
+  if (root_ != nullptr && units_ - unitsBefore_ >= base::Repetition::kUncounted) {
+    const at::IValue& root = *std::exchange(root_, nullptr);
+    if (const auto why = base::RepetitionCount<ValueParts>::of(root).refusal(); !why.empty()) {
+      refuse(why);
+    }
+  }
+  if (end_ && std::chrono::steady_clock::now() >= *end_) throw OutOfTime();
+}
 
 void PayloadWriter::addValueAt(const at::IValue& value, int depth) {
+  count(1);
   // A list of Any may contain itself.
   if (depth > kMaxNesting) {
     refuse(

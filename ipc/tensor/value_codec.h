@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <msgpack.hpp>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "ipc/tensor/input_report.h"
+#include "base/clock.h"
 #include "ipc/tensor/value_types.h"
 
 /// The encoding of IValues on a channel. A payload is a msgpack array of two elements: the body,
@@ -86,6 +89,12 @@ class ValueError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The time given to PayloadWriter::stopAt() or PayloadReader::stopAt() has come.
+class OutOfTime : public std::exception {
+ public:
+  const char* what() const noexcept override { return "the deadline passed"; }
+};
+
 /// Writes one payload at a time: add the elements, give each storage a record, finish(). clear()
 /// begins the next one. Keeps the storages of its tensors alive until clear() or releaseStorages().
 /// Not thread-safe. Every member may also throw std::bad_alloc.
@@ -98,8 +107,11 @@ class PayloadWriter {
   void clear();
   /// The body is one array: begin it by pack_array(), then pack its elements; values by addValue().
   Packer& packer() { return packer_; }
-  /// Throws ValueError if the value can't cross. The payload is then incomplete: clear() it. Reads
-  /// no tensor's bytes.
+  /// Until the next clear(), addValue() throws OutOfTime soon after this time.
+  void stopAt(std::optional<base::TimePoint> time) { end_ = time; }
+  /// Throws ValueError if the value can't cross, also if its parts occur in it so often that it
+  /// would take too long (base::Repetition). The payload is then incomplete: clear() it. Reads no
+  /// tensor's bytes.
   void addValue(const at::IValue& value);
   /// The length of the payload so far.
   size_t bytes() const { return buffer_.size(); }
@@ -143,6 +155,12 @@ class PayloadWriter {
   void addValueAt(const at::IValue& value, int depth);
   void addList(const at::IValue& value, int depth);
   void addDict(const at::IValue& value, int depth);
+  // Call for each value written; texts and types count for more.
+  void count(size_t units) {
+    units_ += units;
+    if (units_ >= nextLook_) look();
+  }
+  void look();
 
   msgpack::sbuffer buffer_;
   Packer packer_{buffer_};
@@ -160,6 +178,12 @@ class PayloadWriter {
   static void noteUse(StorageUse& use, StorageExtent extent);
 
   std::vector<StorageUse> storageUses_;
+  std::optional<base::TimePoint> end_;
+  size_t units_ = 0;
+  size_t nextLook_ = 0;
+  const at::IValue* root_ = nullptr;  // that addValue() writes; null once its parts are counted
+  size_t unitsBefore_ = 0;            // before root_
+
   std::vector<HeadPlace> heads_;
   std::unordered_map<const c10::StorageImpl*, uint32_t> indexOfStorage_;
   VersionCounters versions_;
@@ -198,6 +222,8 @@ class PayloadReader {
   /// The report of the payload; nothing if it has none. Throws ValueError.
   InputReport inputReport() const;
 
+  /// From here on value() throws OutOfTime soon after this time.
+  void stopAt(std::optional<base::TimePoint> time) { end_ = time; }
   /// Builds the value of an element, or of an object inside one. Needs setStorages() if there are
   /// tensors. Throws ValueError.
   at::IValue value(const msgpack::object& object) const;
@@ -219,6 +245,8 @@ class PayloadReader {
   const VersionCounters* requestVersions_ = nullptr;
   VersionCounters* versions_ = nullptr;  // null: ownVersions_
   mutable VersionCounters ownVersions_;
+  std::optional<base::TimePoint> end_;
+  mutable size_t values_ = 0;
 };
 
 }  // namespace isopool::ipc

@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <utility>
 
 #include "python/native/times.h"
@@ -46,11 +47,19 @@ auto Model::onCallee(const Use& use) const {
   return unlocked([&] { return method_.empty() ? use(object_) : use(object_.method(method_)); });
 }
 
+// The making of the values takes a part of the deadline, too.
+CallOptions Model::optionsSince(std::chrono::steady_clock::time_point begin) const {
+  CallOptions options = options_;
+  if (options.deadline) *options.deadline -= std::chrono::steady_clock::now() - begin;
+  return options;
+}
+
 py::object Model::call(const py::args& args, const py::kwargs& kwargs) const {
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<at::IValue> values = toValues(args);
   auto namedValues = toNamedValues(kwargs);
   SignalHandlers handlers;
-  CallOptions options = options_;
+  CallOptions options = optionsSince(begin);
   options.interrupted = handlers.interrupted();
   try {
     at::IValue result = onCallee([&](const auto& callee) {
@@ -66,11 +75,13 @@ py::object Model::call(const py::args& args, const py::kwargs& kwargs) const {
 
 PendingCall Model::callAsync(const py::tuple& args, const py::dict& kwargs,
                              const py::function& callback) const {
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<at::IValue> values = toValues(args);
   auto namedValues = toNamedValues(kwargs);
+  const CallOptions options = optionsSince(begin);
   std::function<void(const Outcome&)> ended = deliveries_->to(callback);
   return onCallee([&](const auto& callee) {
-    return callee.callAsync(std::move(values), std::move(ended), std::move(namedValues), options_);
+    return callee.callAsync(std::move(values), std::move(ended), std::move(namedValues), options);
   });
 }
 
@@ -90,10 +101,12 @@ std::shared_ptr<ModelSession> Model::session(bool ownReplica) const {
 }
 
 py::list Model::callOnAll(const py::args& args, const py::kwargs& kwargs) const {
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<at::IValue> values = toValues(args);
   auto namedValues = toNamedValues(kwargs);
+  const CallOptions options = optionsSince(begin);
   std::vector<at::IValue> results = onCallee([&](const auto& callee) {
-    return callee.callOnAll(std::move(values), std::move(namedValues), options_);
+    return callee.callOnAll(std::move(values), std::move(namedValues), options);
   });
   py::list all;
   for (at::IValue& each : results) all.append(toObject(std::move(each)));

@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -54,6 +55,7 @@ class Model {
   /// Calls `use` with the object or its method, without the GIL.
   template <typename Use>
   auto onCallee(const Use& use) const;
+  CallOptions optionsSince(std::chrono::steady_clock::time_point begin) const;
 
   size_t workers_;
   ReplicatedObj object_;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/python_parts.h"
 #include "isopool/errors.h"
 #include "python/native/unlocked.h"
 
@@ -74,6 +75,7 @@ std::optional<at::IValue> simpleValue(py::handle object) {
 
 at::IValue toValue(py::handle object) {
   if (auto simple = simpleValue(object)) return *std::move(simple);
+  if (const std::string why = base::repetitionRefusal(object.ptr()); !why.empty()) throw Error(why);
   // libtorch_python does not export the inference itself, but this Python function calls it.
   const py::object inferred = py::module_::import("torch._C").attr("_jit_try_infer_type")(object);
   if (!inferred.attr("success")().cast<bool>()) {

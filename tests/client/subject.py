@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The model of these tests: the worker tests' probe, and methods for tests of a whole pool."""
 
+import collections
 import importlib
 import os
 import signal
@@ -362,6 +363,27 @@ class Subject(probe.Probe):
         while True:
             yield x
             x += 1
+
+    def shared_pairs(self, depth, kind):
+        """A structure of `depth` containers, each of which holds the next one twice."""
+        make = {
+            "tuple": lambda part: (part, part),
+            "list": lambda part: [part, part],
+            "dict": lambda part: {"one": part, "other": part},
+            "deque": lambda part: collections.deque([part, part]),
+        }[kind]
+        value = 1
+        for _ in range(depth):
+            value = make(value)
+        return value
+
+    def holding_itself(self):
+        value = []
+        value.append((value, value))
+        return value
+
+    def count_of(self, values):
+        return len(values)
 
     def work(self, milliseconds):
         end = time.monotonic() + milliseconds / 1000

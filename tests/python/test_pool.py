@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import isopool
 import pytest
@@ -104,6 +104,27 @@ def pool() -> Iterator[isopool.Pool]:
 @pytest.fixture(scope="module")
 def model(pool: isopool.Pool, package: pathlib.Path) -> isopool.Model:
     return pool.load(package, pickle=("model", "model.pkl"))
+
+
+@pytest.mark.parametrize("make", [lambda part: (part, part), lambda part: [part, part]])
+@pytest.mark.parametrize("depth", [26, 30, 60])
+def test_arguments_whose_parts_occur_again_and_again_are_refused_at_once(
+    model: isopool.Model, make: Callable[[object], object], depth: int
+) -> None:
+    value: object = 1
+    for _ in range(depth):
+        value = make(value)
+    began = time.monotonic()
+    with pytest.raises(isopool.Error, match="occur in it again and again"):
+        model(value)
+    assert time.monotonic() - began < 5
+
+
+def test_an_argument_that_contains_itself_is_refused(model: isopool.Model) -> None:
+    value: list[object] = []
+    value.append((value, value))
+    with pytest.raises(isopool.Error, match="contains itself"):
+        model(value)
 
 
 def test_a_call_has_arguments_by_position_and_by_name(model: isopool.Model) -> None:

@@ -7,8 +7,10 @@
 
 #include <cstring>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "base/python_parts.h"
 #include "ipc/tensor/dict_builder.h"
 #include "ipc/tensor/payload_types.h"
 #include "ipc/tensor/value_codec.h"
@@ -22,6 +24,7 @@ namespace isopool::worker {
 namespace {
 
 constexpr size_t kMaxShownKey = 100;
+constexpr size_t kMostPlainAgain = size_t{1} << 20;
 
 // The position of an element in the result. It is formatted as text only for a refusal.
 struct Place {
@@ -54,7 +57,22 @@ std::string pathOf(const Place& place) {
   throw ipc::ValueError(pathOf(place) + " can't become a value: " + reason);
 }
 
-TypedValue convert(PyObject* object, const Place& place, int depth);
+// The value of one result.
+class Conversion {
+ public:
+  explicit Conversion(PyObject* root) : check_(root) {}
+  TypedValue convert(PyObject* object, const Place& place, int depth);
+
+ private:
+  TypedValue convertList(PyObject* list, const Place& place, int depth);
+  TypedValue convertTuple(PyObject* tuple, const Place& place, int depth);
+  TypedValue convertDict(PyObject* dict, const Place& place, int depth);
+  PyRef plainOf(PyObject* object, const Place& place);
+
+  base::PythonRepetitionCheck check_;
+  std::unordered_set<PyObject*> plain_;  // objects that plainOf() has replaced
+  size_t plainAgain_ = 0;                // how often it replaced one of them again
+};
 
 // Widens `type` to the common type with `next`; Any if they have none.
 void widen(c10::TypePtr& type, const c10::TypePtr& next) {
@@ -63,7 +81,7 @@ void widen(c10::TypePtr& type, const c10::TypePtr& next) {
   if (!type) type = c10::AnyType::get();
 }
 
-TypedValue convertList(PyObject* list, const Place& place, int depth) {
+TypedValue Conversion::convertList(PyObject* list, const Place& place, int depth) {
   std::vector<at::IValue> values;
   values.reserve(static_cast<size_t>(PyList_GET_SIZE(list)));
   c10::TypePtr type;
@@ -81,7 +99,7 @@ TypedValue convertList(PyObject* list, const Place& place, int depth) {
   return {std::move(result), c10::ListType::create(type)};
 }
 
-TypedValue convertTuple(PyObject* tuple, const Place& place, int depth) {
+TypedValue Conversion::convertTuple(PyObject* tuple, const Place& place, int depth) {
   std::vector<at::IValue> values;
   std::vector<c10::TypePtr> types;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -92,7 +110,7 @@ TypedValue convertTuple(PyObject* tuple, const Place& place, int depth) {
   return {c10::ivalue::Tuple::create(std::move(values)), c10::TupleType::create(std::move(types))};
 }
 
-TypedValue convertDict(PyObject* dict, const Place& place, int depth) {
+TypedValue Conversion::convertDict(PyObject* dict, const Place& place, int depth) {
   std::vector<std::pair<at::IValue, at::IValue>> entries;
   c10::TypePtr keyType;
   c10::TypePtr valueType;
@@ -134,14 +152,21 @@ TypedValue bytesAsTensor(PyObject* bytes) {
 }
 
 // A simpler Python object in place of one that has no counterpart as a value.
-PyRef plainOf(PyObject* object, const Place& place) {
+PyRef Conversion::plainOf(PyObject* object, const Place& place) {
+  // The check does not see the parts of such objects.
+  if (Py_REFCNT(object) > 1 && !plain_.insert(object).second && ++plainAgain_ > kMostPlainAgain) {
+    base::Repetition many;
+    many.repeated = base::Repetition::kMost + 1;
+    refuse(Place(), many.refusal());
+  }
   static PyObject* const plain = workerFunction("values", "plain").release();
   PyRef result = plain == nullptr ? PyRef() : PyRef::steal(PyObject_CallOneArg(plain, object));
   if (!result) refuse(place, takePythonError().message);
   return result;
 }
 
-TypedValue convert(PyObject* object, const Place& place, int depth) {
+TypedValue Conversion::convert(PyObject* object, const Place& place, int depth) {
+  if (const auto why = check_.refusalBefore(object); !why.empty()) refuse(Place(), why);
   if (depth > kMaxNesting) refuse(place, "it is nested too deeply, or holds itself");
   if (PyBytes_Check(object)) return bytesAsTensor(object);
   if (PyComplex_Check(object)) {
@@ -168,7 +193,7 @@ TypedValue convert(PyObject* object, const Place& place, int depth) {
 at::IValue fromPythonPermissive(PyObject* object) {
   if (THPVariable_CheckExact(object)) return detached(object);
   try {
-    return convert(object, {}, 0).value;
+    return Conversion(object).convert(object, {}, 0).value;
   } catch (const c10::Error& error) {
     throw ipc::ValueError(std::string("the result can't become a value: ") +
                           error.what_without_backtrace());

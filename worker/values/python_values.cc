@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/python_parts.h"
 #include "ipc/tensor/dict_builder.h"
 #include "ipc/tensor/payload_types.h"
 #include "ipc/tensor/value_codec.h"
@@ -25,9 +26,25 @@ constexpr size_t kMaxShownCharacters = 2000;
 constexpr const char* kPermissively =
     ". The permissive conversion takes it (CallOptions::permissive, Obj::toIValuePermissive)";
 
-TypedValue infer(PyObject* object, int depth);
+// The value of one object; counts the values made.
+class Inference {
+ public:
+  explicit Inference(PyObject* root) : check_(root) {}
+  TypedValue infer(PyObject* object, int depth);
+
+ private:
+  TypedValue inferList(PyObject* list, int depth);
+  TypedValue inferDict(PyObject* dict, int depth);
+  TypedValue inferTuple(PyObject* tuple, int depth);
+
+  base::PythonRepetitionCheck check_;
+};
 
 std::string textOf(PyObject* object) {
+  // Its text would be as long as the value that is refused.
+  if (!base::repetitionRefusal(object).empty()) {
+    return std::string("a ") + Py_TYPE(object)->tp_name;
+  }
   const PyRef text = PyRef::steal(PyObject_Str(object));
   Py_ssize_t size = 0;
   const char* bytes = text ? PyUnicode_AsUTF8AndSize(text.get(), &size) : nullptr;
@@ -49,7 +66,7 @@ std::string disagreement(const char* container, const c10::TypePtr& one,
   return std::string(container) + one->repr_str() + " and " + other->repr_str() + kPermissively;
 }
 
-TypedValue inferList(PyObject* list, int depth) {
+TypedValue Inference::inferList(PyObject* list, int depth) {
   const Py_ssize_t size = PyList_GET_SIZE(list);
   if (size == 0) {
     throw NotInferable(std::string("List trace inputs must have elements") + kPermissively);
@@ -79,7 +96,7 @@ TypedValue inferList(PyObject* list, int depth) {
   return {std::move(result), c10::ListType::create(type)};
 }
 
-TypedValue inferDict(PyObject* dict, int depth) {
+TypedValue Inference::inferDict(PyObject* dict, int depth) {
   if (PyDict_GET_SIZE(dict) == 0) {
     throw NotInferable(std::string("Dictionary inputs must have entries") + kPermissively);
   }
@@ -114,7 +131,7 @@ TypedValue inferDict(PyObject* dict, int depth) {
   return {result.take(), c10::DictType::create(keyType, valueType)};
 }
 
-TypedValue inferTuple(PyObject* tuple, int depth) {
+TypedValue Inference::inferTuple(PyObject* tuple, int depth) {
   const Py_ssize_t size = PyTuple_GET_SIZE(tuple);
   std::vector<at::IValue> values;
   std::vector<c10::TypePtr> types;
@@ -150,8 +167,14 @@ std::string reasonForOther(PyObject* object) {
                 "Obj::toIValuePermissive)");
 }
 
-TypedValue infer(PyObject* object, int depth) {
-  if (depth > kMaxNesting) throw NotInferable("the value is nested too deeply");
+TypedValue Inference::infer(PyObject* object, int depth) {
+  if (const auto why = check_.refusalBefore(object); !why.empty()) throw ipc::ValueError(why);
+  // Without the place: the text of one so deep would be cut before the reason.
+  if (depth > kMaxNesting) {
+    throw ipc::ValueError(
+        "a result that is nested too deeply (more than 64 deep) or contains itself can't cross "
+        "between processes: return its parts one by one");
+  }
   if (auto simple = simpleValue(object)) return std::move(*simple);
   if (PyTuple_Check(object)) return inferTuple(object, depth);
   if (PyDict_Check(object)) return inferDict(object, depth);
@@ -199,7 +222,7 @@ PyRef toPython(at::IValue value) {
 at::IValue fromPython(PyObject* object) {
   if (THPVariable_CheckExact(object)) return detached(object);
   try {
-    return infer(object, 0).value;
+    return Inference(object).infer(object, 0).value;
   } catch (const NotInferable& error) {
     refuse(object, error.reason());
   } catch (const c10::Error& error) {
