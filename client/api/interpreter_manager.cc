@@ -203,7 +203,7 @@ std::vector<at::IValue> InterpreterManager::callOnAll(
 Package InterpreterManager::loadPackage(const std::string& uri, const CallOptions& options) {
   impl_->pool->check();
   const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
-  auto file = client::ArchiveFile::open(uri);
+  auto file = client::ArchiveFile::open(uri, deadline);
   checkRequirements(impl_->pool, *file, deadline);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
 }
@@ -213,7 +213,7 @@ Package InterpreterManager::loadPackage(
   impl_->pool->check();
   TORCH_CHECK(reader != nullptr, "loadPackage: the reader is null");
   const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
-  auto file = client::ArchiveFile::read(*reader);
+  auto file = client::ArchiveFile::read(*reader, deadline);
   checkRequirements(impl_->pool, *file, deadline);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
 }
@@ -222,7 +222,8 @@ ReplicatedObj InterpreterManager::loadModel(const std::string& path, const std::
                                             const CallOptions& options) {
   impl_->pool->check();
   const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
-  return ReplicatedObj(makeModel(impl_->pool, client::ArchiveFile::open(path), name, deadline));
+  return ReplicatedObj(
+      makeModel(impl_->pool, client::ArchiveFile::open(path, deadline), name, deadline));
 }
 
 ReplicatedObj InterpreterManager::loadModel(
@@ -231,7 +232,8 @@ ReplicatedObj InterpreterManager::loadModel(
   impl_->pool->check();
   TORCH_CHECK(reader != nullptr, "loadModel: the reader is null");
   const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
-  return ReplicatedObj(makeModel(impl_->pool, client::ArchiveFile::read(*reader), name, deadline));
+  return ReplicatedObj(
+      makeModel(impl_->pool, client::ArchiveFile::read(*reader, deadline), name, deadline));
 }
 
 void InterpreterManager::debugLimitInterpreters(size_t N) {

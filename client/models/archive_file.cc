@@ -3,13 +3,13 @@
 
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/read_adapter_interface.h>
-#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/regular_file.h"
 #include "base/system_call.h"
 #include "client/program/process_fork.h"
+#include "isopool/errors.h"
 
 namespace isopool::client {
 
@@ -37,6 +39,12 @@ auto orCheck(const std::string& name, Work&& work) {
   } catch (const base::SystemCallError& error) {
     TORCH_CHECK(false, name, " can't be held in shared memory: ", error.what());
   }
+}
+
+void checkTime(const std::string& name, const std::optional<base::TimePoint>& deadline) {
+  if (!deadline || std::chrono::steady_clock::now() < *deadline) return;
+  throw DeadlineExceeded("the deadline passed while " + name + " was being read",
+                         /*started=*/false);
 }
 
 }  // namespace
@@ -108,25 +116,27 @@ std::shared_ptr<ArchiveFile> ArchiveFile::find(base::PackageId id) {
   return entry == registry.byId.end() ? nullptr : entry->second.lock();
 }
 
-std::shared_ptr<ArchiveFile> ArchiveFile::open(const std::string& path) {
+std::shared_ptr<ArchiveFile> ArchiveFile::open(const std::string& path,
+                                               const std::optional<base::TimePoint>& deadline) {
   return orCheck(path, [&] {
-    const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    TORCH_CHECK(file.valid(), "open file failed, file path: ", path, ", errno ", errno, ": ",
-                std::strerror(errno));
     Copy copy(path);
-    std::vector<char> chunk(kChunkBytes);
-    for (;;) {
-      const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
-      if (got < 0 && errno == EINTR) continue;
-      TORCH_CHECK(got >= 0, "reading ", path, " failed: ", std::strerror(errno));
-      if (got == 0) break;
-      copy.append(chunk.data(), static_cast<size_t>(got));
+    try {
+      base::readRegularFile(path, [&](const char* data, size_t bytes) {
+        checkTime(path, deadline);
+        copy.append(data, bytes);
+      });
+    } catch (const base::FileError& error) {
+      const int number = error.errorNumber();
+      TORCH_CHECK(number == 0, "open file failed, file path: ", path, ", errno ", number, ": ",
+                  error.what());
+      TORCH_CHECK(false, path, " ", error.what());
     }
     return keep(path, copy);
   });
 }
 
-std::shared_ptr<ArchiveFile> ArchiveFile::read(caffe2::serialize::ReadAdapterInterface& reader) {
+std::shared_ptr<ArchiveFile> ArchiveFile::read(caffe2::serialize::ReadAdapterInterface& reader,
+                                               const std::optional<base::TimePoint>& deadline) {
   const std::string name = "the archive given by a reader";
   return orCheck(name, [&] {
     Copy copy(name);
@@ -137,6 +147,7 @@ std::shared_ptr<ArchiveFile> ArchiveFile::read(caffe2::serialize::ReadAdapterInt
       const size_t got = reader.read(offset, chunk.data(), wanted, "reading an archive");
       TORCH_CHECK(got > 0 && got <= wanted, "reading ", name, " ended after ", offset, " of ", size,
                   " bytes");
+      checkTime(name, deadline);
       copy.append(chunk.data(), got);
       offset += got;
     }

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "client/models/stored_bytes.h"
 #include "ipc/memory/memory_object.h"
@@ -25,11 +27,14 @@ namespace isopool::client {
 /// The bytes never change, only adopt() changes the memory that holds them. Any thread.
 class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
  public:
-  /// Reads the whole file; takes as long as the disk needs. Throws c10::Error if the file can't be
-  /// read or is empty, or if there is no memory for it.
-  static std::shared_ptr<ArchiveFile> open(const std::string& path);
-  /// The same from a reader of its bytes, which is not kept.
-  static std::shared_ptr<ArchiveFile> read(caffe2::serialize::ReadAdapterInterface& reader);
+  /// Reads the whole file; takes as long as the disk needs. Throws c10::Error if it is not a regular
+  /// file, is empty, can't be read or is changed meanwhile, or if there is no memory for it;
+  /// DeadlineExceeded if the deadline passes between two reads.
+  static std::shared_ptr<ArchiveFile> open(const std::string& path,
+                                           const std::optional<base::TimePoint>& deadline = {});
+  /// The same from a reader of its bytes, which is not kept. A read that hangs is waited for.
+  static std::shared_ptr<ArchiveFile> read(caffe2::serialize::ReadAdapterInterface& reader,
+                                           const std::optional<base::TimePoint>& deadline = {});
   /// The same from bytes in memory, which are copied.
   static std::shared_ptr<ArchiveFile> copyOf(const std::string& name, const void* data,
                                              size_t bytes);

@@ -5,12 +5,9 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
+#include "base/regular_file.h"
 #include "base/settings/setting_text.h"
 #include "ipc/thread_variables.h"
 
@@ -19,6 +16,7 @@ namespace isopool::supervisor {
 namespace {
 
 constexpr uint32_t kMostShare = 1000;
+constexpr uint64_t kMostBytes = uint64_t{16} << 20;
 constexpr uint32_t kMostDedicatedWorkers = 1024;
 
 class SettingsError : public std::runtime_error {
@@ -26,16 +24,6 @@ class SettingsError : public std::runtime_error {
   SettingsError(const toml::source_region& where, const std::string& what)
       : std::runtime_error(std::to_string(where.begin.line) + ": " + what) {}
 };
-
-std::string contentsOf(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  // A folder can be opened but not read. With an empty file `<<` would set the stream's error flag.
-  if (errno == 0 && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
-  if (errno != 0) throw std::runtime_error(std::string(" ") + std::strerror(errno));
-  return text.str();
-}
 
 std::string described(const toml::node& node) {
   if (node.is_table()) return "a table";
@@ -270,10 +258,12 @@ class Reader {
 
 std::variant<SettingsFile, std::string> readSettingsFile(const std::string& path) {
   try {
-    return Reader().read(toml::parse(contentsOf(path)));
+    return Reader().read(toml::parse(base::contentOfRegularFile(path, kMostBytes)));
   } catch (const toml::parse_error& error) {
     return path + ":" + std::to_string(error.source().begin.line) + ": " +
            std::string(error.description());
+  } catch (const base::FileError& error) {
+    return path + ": " + error.what();
   } catch (const std::runtime_error& error) {
     return path + ":" + error.what();
   }

@@ -239,3 +239,16 @@ def test_a_parquet_file_that_lost_its_rows_fails_in_reading(folder: Folder) -> N
     found = failure(opened(job, ref).run(0, 1))
     assert (found["phase"], found["item"]) == ("read", 0)
     assert "has changed" in found["message"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "files"])
+@pytest.mark.parametrize("path", ["fifo", "/dev/zero", "/dev/full"])
+def test_an_input_that_is_no_regular_file_is_refused(folder: Folder, kind: str, path: str) -> None:
+    if path == "fifo":
+        path = str(folder / "fifo")
+        os.mkfifo(path)
+    job = of_input(folder, kind, [path], input={"root": str(folder.path)})
+    with pytest.raises(ValueError, match="not a regular file"):
+        source_of(Job.parse(job)).count()
+    with pytest.raises(ValueError, match="not a regular file"):
+        source_of(Job.parse(job)).fingerprint()

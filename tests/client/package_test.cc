@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <c10/util/Exception.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <future>
 
 #include "tests/client/harness.h"
 
@@ -35,6 +38,32 @@ TEST(Package, ThatIsADirectoryIsRefused) {
   const std::string text = refusalOf(testFolder());
   EXPECT_TRUE(contains(text, testFolder())) << text;
   EXPECT_TRUE(contains(text, "directory")) << text;
+}
+
+// The open of a FIFO waits for a writer, and a device has no end: with the call, the thread.
+TEST(Package, ThatIsNoRegularFileIsRefusedAtOnce) {
+  const std::string fifo = testFolder() / "fifo.pt";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path : {fifo, std::string("/dev/zero"), std::string("/dev/full")}) {
+    auto refused = std::async(std::launch::async, [&] { return refusalOf(path); });
+    ASSERT_EQ(refused.wait_for(kPatience), std::future_status::ready) << path;
+    const std::string text = refused.get();
+    EXPECT_TRUE(contains(text, path)) << text;
+    EXPECT_TRUE(contains(text, "not a regular file")) << text;
+    EXPECT_THROW(sharedManager().loadModel(path), c10::Error);
+  }
+}
+
+TEST(Package, ThatIsLargerThanTheMachinesMemoryIsRefusedAtOnce) {
+  const std::string path = testFolder() / "sparse.pt";
+  std::ofstream(path).flush();
+  ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 42), 0);
+  EXPECT_TRUE(contains(refusalOf(path), "memory"));
+}
+
+TEST(Package, IsReadUntilTheDeadlineOnly) {
+  EXPECT_THROW(sharedManager().loadPackage(packagePath(), {.deadline = milliseconds(0)}),
+               DeadlineExceeded);
 }
 
 class NotAPackage : public ::testing::TestWithParam<const char*> {};

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from isopool_batch.job import Ref
-from isopool_batch.sources import no_items, unreadable
+from isopool_batch.sources import no_items, not_regular, unreadable
 
 
 class FileItems:
@@ -75,8 +75,10 @@ def _expanded(path: str) -> Iterator[str]:
     path = os.path.normpath(path)
     if os.path.isdir(path):
         yield from _files_in(path)
-    elif os.path.exists(path):
+    elif os.path.isfile(path):
         yield path
+    elif os.path.exists(path):
+        raise not_regular(path)
     elif glob.has_magic(path):
         matches = glob.glob(path, recursive=True)
         if not matches:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from isopool_batch.job import Callee, Job, digest
-from isopool_batch.sources import unreadable
+from isopool_batch.sources import opened, unreadable
 
 # A changed table of many gigabytes is recognized by its size and these bytes at its begin, middle and end.
 SAMPLE = 64 * 1024
@@ -33,7 +33,7 @@ def of_arguments(job: Job) -> str:
 
 def of_bytes(path: str) -> str:
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise unreadable(path, error) from None
@@ -44,7 +44,7 @@ def of_samples(paths: Sequence[str], names: Sequence[str]) -> str:
     files = []
     for path, name in zip(paths, names, strict=True):
         try:
-            with open(path, "rb") as file:
+            with opened(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 hashed = hashlib.sha256()
                 for offset in (0, (size - SAMPLE) // 2, size - SAMPLE):

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from isopool_batch import fingerprint
 from isopool_batch.job import Ref
-from isopool_batch.sources import identified, labels, no_items, unreadable
+from isopool_batch.sources import identified, labels, no_items, opened, unreadable
 
 _BUFFER = 1 << 20
 _PROBE = 4096
@@ -32,7 +32,7 @@ class JsonlItems:
 
     def _line(self, index: int) -> bytes:
         if self._file is None:
-            self._file = open(self._path, "rb", buffering=_BUFFER)
+            self._file = opened(self._path, _BUFFER)
         offsets = self._offsets
         at = min(index, len(offsets) - 1)
         offset = offsets[at]
@@ -94,7 +94,7 @@ class JsonlSource:
 
 def _opened(path: str) -> BinaryIO:
     try:
-        file = open(path, "rb", buffering=_BUFFER)
+        file = opened(path, _BUFFER)
         begin = file.read(_PROBE)
         file.seek(0)
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from isopool_batch import packages
 from isopool_batch.job import Callee
+from isopool_batch.sources import opened
 
 
 def load(callee: Callee) -> Any:
@@ -20,7 +21,7 @@ def load(callee: Callee) -> Any:
         return _attribute(module_of(callee.path), callee)
     # The pickle may import cloudpickle: without the package the error says how to install it.
     cloudpickle = packages.need("cloudpickle", "a pickled function")
-    with open(callee.path, "rb") as file:
+    with opened(callee.path) as file:
         return cloudpickle.load(file)
 
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Parquet files: an item is a row, a dict. A chunk lies within one row group."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from isopool_batch import fingerprint, packages
 from isopool_batch.job import Ref
-from isopool_batch.sources import identified, labels, no_items, unreadable
+from isopool_batch.sources import identified, labels, no_items, not_regular, unreadable
 
 # Rows that are Python objects at the same time: so many, or as many as have so many bytes.
 _BLOCK_ROWS = 256
@@ -159,6 +160,8 @@ class ParquetSource:
 
 def _opened(path: str) -> Any:
     parquet = packages.parquet()
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise not_regular(path)
     try:
         return parquet.ParquetFile(path)
     except OSError as error:

@@ -2,8 +2,9 @@
 """Where the items of a job come from."""
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from isopool_batch import values
 from isopool_batch.job import DATASET, FILES, JSONL, Job, Ref
@@ -72,6 +73,19 @@ def identified(row: Any, fallback: str, column: str) -> tuple[Any, Any]:
             raise KeyError(f"{fallback} has no column {column!r}; it has {', '.join(map(str, row)) or 'none'}")
         row = row[column]
     return fallback if identity is None else identity, row
+
+
+def opened(path: str, buffering: int = -1) -> BinaryIO:
+    """A regular file, for reading. Others are refused: a FIFO would block, a device may have no end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise not_regular(path)
+    return os.fdopen(descriptor, "rb", buffering)
+
+
+def not_regular(path: str) -> ValueError:
+    return ValueError(f"{path} is not a regular file: only regular files can be read")
 
 
 def unreadable(path: str, error: OSError) -> ValueError:
