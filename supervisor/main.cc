@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // isopoold: see supervisor/README.md.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -262,6 +263,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   waitForMemoryWhenThereIsNone();
+  // With a limit of the size of files (ulimit -f) this signal would end the process without a word;
+  // the failed system call is reported.
+  ::signal(SIGXFSZ, SIG_IGN);
   try {
     return run(argc, argv);
   } catch (const ActivationError& error) {

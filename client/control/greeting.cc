@@ -8,7 +8,9 @@
 #include <chrono>
 #include <utility>
 
+#include "base/running_time.h"
 #include "base/system_call.h"
+#include "client/control/supervisor_process.h"
 #include "client/transport/deadline.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
@@ -25,6 +27,7 @@ using State = ipc::SendQueue::State;
 constexpr std::chrono::seconds kStartPatience(180);
 // Between two checks whether the greeting is to end.
 constexpr milliseconds kBetweenLooks(100);
+constexpr milliseconds kLongestWait(1000);
 
 // Throws SupervisorLost if the supervisor refuses this process or has another protocol.
 Greeting greetingIn(ipc::Frame& frame, const std::string& place) {
@@ -57,12 +60,12 @@ Greeting greetSupervisor(ipc::ControlSocket& socket, ControlWriter& writer,
   hello.program = settings.programName;
   writer.send(hello, {self.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kHelloSent);
-  const auto giveUp = Clock::now() + kStartPatience;
+  base::RunningTime waited(kLongestWait);
   for (;;) {
-    const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
+    const auto left = std::chrono::ceil<milliseconds>(kStartPatience - waited.look(Clock::now()));
     if (stop.stop_requested()) throw SupervisorLost("the manager has ended");
     // A message wakes the thread at once, a request to stop does not.
-    const auto longest = stop.stop_possible() ? kBetweenLooks : milliseconds(kStartPatience);
+    const milliseconds longest = stop.stop_possible() ? kBetweenLooks : kLongestWait;
     const State state = writer.flush();
     if ((state == State::kFull || state == State::kCrowded) && left.count() > 0) {
       socket.waitReadable(ipc::SendQueue::kCrowdedRetry);
@@ -82,8 +85,9 @@ Greeting greetSupervisor(ipc::ControlSocket& socket, ControlWriter& writer,
       const auto received = socket.receive();
       if (auto frame = socket.next()) return greetingIn(*frame, place);
       if (received == ipc::ReceiveResult::kPeerGone) {
-        throw SupervisorLost("the supervisor " + place +
-                             " ended before it was ready: its error output shows the reason");
+        const std::string obstacle = obstacleToStarts();
+        throw SupervisorLost("the supervisor " + place + " ended before it was ready: " +
+                             (obstacle.empty() ? "its error output shows the reason" : obstacle));
       }
     } catch (const ipc::ProtocolError& error) {
       throw SupervisorLost("the supervisor " + place +

@@ -84,7 +84,16 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::open(
 }
 
 void SupervisorConnection::begin(const std::string& place, const std::stop_token& stop) {
-  Greeting greeting = greetSupervisor(socket_, *writer_, place, settings_, stop);
+  Greeting greeting;
+  try {
+    greeting = greetSupervisor(socket_, *writer_, place, settings_, stop);
+  } catch (const SupervisorLost& error) {
+    // No pool is there yet that could log the supervisor's lines.
+    std::string lines;
+    log_.read([&](const SupervisorLog::Line& line) { lines += "\n  " + line.text; });
+    if (lines.empty()) throw;
+    throw SupervisorLost(std::string(error.what()) + ":" + lines);
+  }
   welcome_ = std::move(greeting.welcome);
   workers_.greeted(welcome_);
   supervisor_ = std::move(greeting.supervisor);

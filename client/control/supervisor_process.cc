@@ -11,14 +11,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "base/await_readable.h"
+#include "base/running_time.h"
 #include "base/standard_streams.h"
 #include "base/system_call.h"
 #include "ipc/control/frame.h"
@@ -124,10 +128,10 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
 // is an end, too. If the child does not end in time, kills it and returns false.
 bool reapWithin(pid_t child, milliseconds patience) {
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  const auto giveUp = Clock::now() + patience;
+  base::RunningTime waited;
   // While this is 0, the number is the child's.
   while (::waitpid(child, nullptr, WNOHANG) == 0) {
-    const auto left = std::chrono::ceil<milliseconds>(giveUp - Clock::now());
+    const auto left = std::chrono::ceil<milliseconds>(patience - waited.look(Clock::now()));
     if (left.count() <= 0) {
       ::kill(child, SIGKILL);
       if (pidfd.valid()) base::awaitReadable(pidfd.get(), kKillPatience);
@@ -135,7 +139,8 @@ bool reapWithin(pid_t child, milliseconds patience) {
       return false;
     }
     // Without a free descriptor: looks again.
-    if (!pidfd.valid() || !base::awaitReadable(pidfd.get(), left)) ::poll(nullptr, 0, 1);
+    const milliseconds wait = std::min(left, base::RunningTime::kBetweenLooks);
+    if (!pidfd.valid() || !base::awaitReadable(pidfd.get(), wait)) ::poll(nullptr, 0, 1);
   }
   return true;
 }
@@ -206,8 +211,23 @@ SupervisorProcess startPrivateSupervisor(const std::string& program,
     }
     return {std::move(ours), std::move(lifelineWrite), child, std::move(logRead)};
   } catch (const base::SystemCallError& error) {
-    throw SupervisorLost(std::string("the supervisor can't be started: ") + error.what());
+    const std::string obstacle = obstacleToStarts();
+    throw SupervisorLost(std::string("the supervisor can't be started: ") + error.what() +
+                         (obstacle.empty() ? "" : "; " + obstacle));
   }
+}
+
+std::string obstacleToStarts() {
+  // Absent until the first process of a new namespace exists, and again when that has ended.
+  std::error_code absent;
+  const auto own = std::filesystem::read_symlink("/proc/thread-self/ns/pid", absent);
+  if (absent) return {};
+  const auto next = std::filesystem::read_symlink("/proc/thread-self/ns/pid_for_children", absent);
+  if (!absent && next == own) return {};
+  return "this thread has called unshare(CLONE_NEWPID), so the next process that it starts is the "
+         "first one of a new PID namespace, and the kernel kills all others there when it ends, as "
+         "a supervisor's does at once. Make the manager before unshare(), or in a child process "
+         "that was forked after it";
 }
 
 void reapGuardian(pid_t guardianGroup) {

@@ -38,6 +38,10 @@ SupervisorProcess startPrivateSupervisor(const std::string& program,
                                          bool collectOutput = false,
                                          std::chrono::milliseconds patience = kForkPatience);
 
+/// What keeps this thread from starting supervisors, if this is known; else empty. For the text of a
+/// failure.
+std::string obstacleToStarts();
+
 /// Reaps the guardian of a supervisor that has ended if the guardian is a child of this process: so
 /// it is if this process is the first one of its container, or a subreaper. Waits for the
 /// guardian's end, 5 seconds at most.

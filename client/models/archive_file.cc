@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_size_signal.h"
 #include "base/mutex.h"
 #include "base/regular_file.h"
 #include "base/system_call.h"
@@ -62,6 +63,7 @@ class ArchiveFile::Copy {
 
   void append(const char* data, size_t size) {
     XXH3_128bits_update(hash_.get(), data, size);
+    const base::NoFileSizeSignal limited;
     for (size_t written = 0; written < size;) {
       const ssize_t result = ::write(object_.get(), data + written, size - written);
       if (result < 0 && errno == EINTR) continue;

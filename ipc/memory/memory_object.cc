@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file_size_signal.h"
 #include "base/standard_streams.h"
 #include "base/system_call.h"
 #include "base/without_cancellation.h"
@@ -82,6 +83,7 @@ base::Fd createGrowingMemoryObject(const char* label) {
 // of this range. So after a signal the rest is reserved in pieces that take less time than passes
 // between two signals.
 void allocatePages(int object, size_t offset, size_t bytes, const char* label) {
+  const base::NoFileSizeSignal limited;
   constexpr size_t kPiece = 64 * 1024;
   const base::WithoutCancellation complete;
   size_t allocated = 0;
