@@ -11,8 +11,8 @@
 
 #include "base/running_time.h"
 #include "base/weak_self.h"
-#include "supervisor/pool/client_holds.h"
 #include "supervisor/pool/call_times.h"
+#include "supervisor/pool/client_holds.h"
 #include "supervisor/pool/death_report.h"
 #include "supervisor/pool/group_totals.h"
 #include "supervisor/pool/life_span.h"
