@@ -101,7 +101,7 @@ WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& dea
 void WorkerLink::leave(PendingRequest& request) noexcept {
   const base::WithoutCancellation complete;
   try {
-    if (giveUp(request, /*takenBack=*/false, "a call was stopped")) return;
+    if (giveUp(request, /*takenBack=*/false, /*stopped=*/true)) return;
   } catch (const std::bad_alloc&) {
     // The request was abandoned first; its worker is not killed.
     return;
