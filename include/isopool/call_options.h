@@ -23,6 +23,9 @@ struct CallOptions {
   ///     too;
   ///   - an idle worker that does not pick up a queued request within 1 s is assumed to be stopped
   ///     and is killed;
+  ///   - if this program itself did not run for a part of the time (it was stopped, or frozen with
+  ///     its workers), the caller gets DeadlineExceeded nevertheless, but no worker is killed for
+  ///     that part: a call that runs may take so much longer first;
   ///   - code of this program (Environment::configureInterpreter(), onRebuilt()) is not
   ///     interrupted.
   /// Zero or less: the deadline has passed already. None, or a value too large for the clock: no

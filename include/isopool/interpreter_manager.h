@@ -112,9 +112,11 @@ class ISOPOOL_EXPORT InterpreterManager {
 
   /// Opens a torch.package, a file that torch.package.PackageExporter wrote. Copies its bytes into
   /// shared memory, which all workers map. Throws c10::Error if the file can't be read, is not a
-  /// torch.package, was made by another Python version (ISOPOOL_ALLOW_OTHER_PYTHON=1 allows that),
-  /// or needs modules that the workers' Python does not have. Throws LimitExceeded if a shared
-  /// supervisor refuses the package, and as acquireOne(). The deadline does not end the copying.
+  /// regular file or is changed meanwhile, is not a torch.package, was made by another Python
+  /// version (ISOPOOL_ALLOW_OTHER_PYTHON=1 allows that), or needs modules that the workers' Python
+  /// does not have. Throws LimitExceeded if a shared supervisor refuses the package, and as
+  /// acquireOne(). The deadline is checked between two reads of 4 MiB: a read that hangs, as from a
+  /// network file system whose server is gone, is waited for.
   Package loadPackage(const std::string& uri, const CallOptions& options = {});
   /// The same from a reader. Reads it to its end now and does not keep it. A null reader throws
   /// c10::Error.
@@ -130,9 +132,10 @@ class ISOPOOL_EXPORT InterpreterManager {
   /// `session`.
   ///
   /// Copies the bytes now and loads the model in one worker, so that errors appear here: c10::Error
-  /// if the file can't be read, is not a model, or is a file for loadPackage(); RemoteError if its
-  /// loader refuses it; WorkerLost if the worker dies while it loads the model; DeadlineExceeded if
-  /// it has not loaded the model by the deadline. Then the worker is killed.
+  /// as by loadPackage() if the file can't be read, or if it is not a model or is a file for
+  /// loadPackage(); RemoteError if its loader refuses it; WorkerLost if the worker dies while it
+  /// loads the model; DeadlineExceeded if it has not loaded the model by the deadline. Then the
+  /// worker is killed.
   ReplicatedObj loadModel(const std::string& path, const std::string& name = {},
                           const CallOptions& options = {});
   /// The same from a reader. Reads it to its end now and does not keep it.
