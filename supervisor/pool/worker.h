@@ -219,7 +219,7 @@ class Worker {
   uint64_t callsOfForgotten_ = 0;  ///< completed calls of clients that are detached
   std::map<std::string, uint64_t> forbiddenActs_;
   base::TimeLimit deadline_;
-  base::Timer stopLook_;
+  base::TimeLimit stopLook_;
   bool stopReported_ = false;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<Worker> self_;
