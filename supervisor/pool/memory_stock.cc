@@ -16,6 +16,11 @@ namespace isopool::supervisor {
 
 namespace {
 
+// With 4 MiB, the default, a set takes 2.4 ms, so that the 3,000 channels of 1,000 clients to three
+// new workers would take 7 s; with this much, 0.1 ms.
+constexpr uint32_t kManyWaiting = 16;
+constexpr uint64_t kLittleOutput = 64 << 10;
+
 ChannelMemory makeChannelMemory(uint64_t outputBytes) {
   ChannelMemory memory;
   memory.clientControl = ipc::createMemoryObject("isopool:client", ipc::kClientControlBytes);
@@ -43,16 +48,25 @@ void MemoryStock::cancelExpectation() {
 
 void MemoryStock::take(Taken taken) {
   cancelExpectation();
-  if (ready_.empty()) return make(std::move(taken));
+  if (ready_.empty()) {
+    const uint64_t bytes =
+        waiting_ < kManyWaiting ? outputBytes_ : std::min(outputBytes_, kLittleOutput);
+    ++waiting_;
+    return make(bytes, [self = self_.weak(), taken = std::move(taken)](ChannelMemory memory,
+                                                                       const std::string& failure) {
+      if (MemoryStock* alive = self.get()) --alive->waiting_;
+      taken(std::move(memory), failure);
+    });
+  }
   ChannelMemory memory = std::move(ready_.front());
   ready_.pop_front();
   replenish();
   taken(std::move(memory), {});
 }
 
-void MemoryStock::make(Taken taken) {
+void MemoryStock::make(uint64_t outputBytes, Taken taken) {
   loop_.runInBackground(
-      [bytes = outputBytes_, taken = std::move(taken)]() -> base::EventLoop::Handler {
+      [bytes = outputBytes, taken = std::move(taken)]() -> base::EventLoop::Handler {
         auto made = std::make_shared<ChannelMemory>();
         std::string failure;
         try {
@@ -67,7 +81,7 @@ void MemoryStock::make(Taken taken) {
 
 void MemoryStock::replenish() {
   for (; ready_.size() + making_ < std::max(expected_, atRest_); ++making_) {
-    make([self = self_.weak()](ChannelMemory made, const std::string& error) {
+    make(outputBytes_, [self = self_.weak()](ChannelMemory made, const std::string& error) {
       MemoryStock* alive = self.get();
       if (alive == nullptr) return;
       --alive->making_;

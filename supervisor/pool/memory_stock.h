@@ -40,7 +40,9 @@ class MemoryStock {
   void expectWorker();
   /// Withdraws one announcement: that worker will not take() a set.
   void cancelExpectation();
-  /// Gives a set: calls `taken` before it returns if a set is ready, else when one has been made.
+  /// Gives a set: calls `taken` before it returns if a set is ready, else when one has been made. If
+  /// many wait, as when each of many clients needs a channel to each of several new workers, the
+  /// sets have little memory for results: the worker asks for more when a result needs it.
   void take(Taken taken);
 
   /// Makes one segment and then calls `made`.
@@ -48,13 +50,14 @@ class MemoryStock {
 
  private:
   void replenish();
-  void make(Taken taken);
+  void make(uint64_t outputBytes, Taken taken);
 
   base::EventLoop& loop_;
   const uint64_t outputBytes_;
   const uint32_t atRest_;
   std::deque<ChannelMemory> ready_;
   uint32_t making_ = 0;
+  uint32_t waiting_ = 0;  ///< calls of take() without a set
   uint32_t expected_ = 0;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<MemoryStock> self_;

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What programs see when an operator pauses one of them, or restarts the supervisor that they share.
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/client/attached_managers.h"
+
+namespace isopool::tests {
+namespace {
+
+using ipc::Action;
+
+constexpr milliseconds kLong(60'000);
+constexpr milliseconds kShort(100);
+
+std::string outcomeOf(const std::function<void()>& use) {
+  try {
+    use();
+    return "answered";
+  } catch (const DeadlineExceeded& error) {
+    return error.started() ? "overdue" : "not started in time";
+  } catch (const Cancelled&) {
+    return "cancelled";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+class Operated : public AttachedManagers {
+ protected:
+  /// A manager that notes whether it is paused.
+  std::unique_ptr<InterpreterManager> attachNoting() {
+    PoolOptions options;
+    options.workers = 1;
+    options.sharedSupervisor = supervisor().address();
+    options.reconnect = kLong;
+    options.logger = [this](LogLevel, std::string_view text) {
+      if (text.find("has paused this program") != std::string_view::npos) paused_ = true;
+      if (text.find("pause is over") != std::string_view::npos) paused_ = false;
+    };
+    return std::make_unique<InterpreterManager>(options);
+  }
+  void act(Action action, milliseconds time = milliseconds(0)) {
+    const bool pauses = action == Action::kPauseClient;
+    const ipc::ActionDone done = supervisor().act(action, 1, "", time);
+    ASSERT_TRUE(done.done) << done.text;
+    ASSERT_TRUE(waitUntil([&] { return paused_ == pauses; }));
+  }
+  std::string state() const { return supervisor().report().clients.at(0).state; }
+
+  std::atomic<bool> paused_{false};
+};
+
+TEST_F(Operated, CallsOfAPausedProgramWaitAndThoseOfOthersGoOn) {
+  serve({});
+  const auto manager = attachNoting();
+  const Subject subject(*manager);
+  const auto others = attach(1);
+  const Subject other(*others);
+  InterpreterSession session = subject.object().acquireSession();
+  act(Action::kPauseClient);
+  EXPECT_EQ(state(), "paused");
+  auto call = std::async(std::launch::async, [&] { return subject.number("pid"); });
+  auto step = std::async(std::launch::async, [&] { return session.global("math", "pi").toIValue(); });
+  const PendingCall pending = subject.object().callAsync({"pid"});
+  EXPECT_EQ(call.wait_for(kShort), std::future_status::timeout);
+  EXPECT_EQ(step.wait_for(milliseconds(0)), std::future_status::timeout);
+  for (int i = 0; i < 10; ++i) EXPECT_GT(other.number("pid"), 0);
+  act(Action::kResumeClient);
+  EXPECT_GT(call.get(), 0);
+  EXPECT_GT(step.get().toDouble(), 3.1);
+  EXPECT_GT(pending.get().toInt(), 0);
+  EXPECT_EQ(state(), "attached");
+}
+
+TEST_F(Operated, ACallThatRunsInAPauseIsAnswered) {
+  serve({});
+  const auto manager = attachNoting();
+  const Subject subject(*manager);
+  const Gate gate;
+  auto running = std::async(std::launch::async, [&] {
+    return outcomeOf([&] { subject.ask("wait_at", gate.arguments()); });
+  });
+  gate.arrival();
+  act(Action::kPauseClient);
+  gate.open();
+  EXPECT_EQ(running.get(), "answered");
+}
+
+TEST_F(Operated, AnIdleWorkerOfAPausedProgramIsNotTakenForStopped) {
+  serve({"--workers", "1"});
+  const auto manager = attachNoting();
+  const Subject subject(*manager);
+  const int64_t worker = subject.number("pid");
+  act(Action::kPauseClient);
+  CallOptions options;
+  options.deadline = kShort;
+  // Deadlines of a second and more pass before a worker that does not respond is reported.
+  for (int i = 0; i < 15; ++i) {
+    EXPECT_EQ(outcomeOf([&] { subject.ask("pid", {}, options); }), "not started in time");
+  }
+  act(Action::kResumeClient);
+  EXPECT_EQ(subject.number("pid"), worker);
+  EXPECT_EQ(supervisor().report().restarts, 0u);
+}
+
+TEST_F(Operated, ACallThatWaitsInAPauseCanBeCancelled) {
+  serve({});
+  const auto manager = attachNoting();
+  const Subject subject(*manager);
+  subject.number("pid");
+  act(Action::kPauseClient);
+  const PendingCall call = subject.object().callAsync({"pid"});
+  EXPECT_FALSE(call.wait_for(kShort));
+  EXPECT_TRUE(call.cancel());
+  EXPECT_EQ(outcomeOf([&] { call.get(); }), "cancelled");
+}
+
+TEST_F(Operated, APauseWithATimeEndsByItself) {
+  serve({});
+  const auto manager = attachNoting();
+  const Subject subject(*manager);
+  const auto began = Clock::now();
+  act(Action::kPauseClient, milliseconds(300));
+  EXPECT_GT(subject.number("pid"), 0);
+  EXPECT_GE(Clock::now() - began, milliseconds(300));
+}
+
+TEST_F(Operated, APausedProgramThatIsLostOrDrainedGoesOnAtTheNextSupervisor) {
+  serve({});
+  const auto manager = attachNoting();
+  const Subject subject(*manager);
+  const int64_t before = subject.number("pid");
+  act(Action::kPauseClient);
+  auto call = std::async(std::launch::async, [&] { return subject.number("pid"); });
+  EXPECT_EQ(call.wait_for(kShort), std::future_status::timeout);
+  ASSERT_EQ(::kill(supervisor().supervisorPid(), SIGKILL), 0);
+  ASSERT_TRUE(supervisor().waitForEnd());
+  supervisor().start();
+  const int64_t next = call.get();
+  EXPECT_NE(next, before);
+  act(Action::kPauseClient);
+  call = std::async(std::launch::async, [&] { return subject.number("pid"); });
+  EXPECT_EQ(call.wait_for(kShort), std::future_status::timeout);
+  ASSERT_TRUE(supervisor().act(Action::kRestart).done);
+  EXPECT_NE(call.get(), next);
+}
+
+TEST_F(Operated, ARestartRefusesNoCallAndEndsNone) {
+  serve({});
+  const auto busy = attach(1, kLong);
+  const Subject long_(*busy);
+  const auto manager = attach(1, kLong);
+  const Subject subject(*manager);
+  const Gate gate;
+  auto running = std::async(std::launch::async, [&] {
+    return outcomeOf([&] { long_.ask("wait_at", gate.arguments()); });
+  });
+  gate.arrival();
+  const int64_t before = subject.number("pid");
+  std::atomic<bool> stopped{false};
+  std::atomic<int> answered{0};
+  std::vector<std::string> failures;
+  std::jthread caller([&] {
+    while (!stopped) {
+      const std::string outcome = outcomeOf([&] { subject.ask("pid"); });
+      outcome == "answered" ? void(++answered) : failures.push_back(outcome);
+    }
+  });
+  ASSERT_TRUE(supervisor().act(Action::kRestart).done);
+  // The program without a long call has the next supervisor while the other's call still runs.
+  EXPECT_TRUE(waitUntil([&] { return manager->statistics().reconnects == 1; }, kLong));
+  const int now = answered;
+  EXPECT_TRUE(waitUntil([&] { return answered > now + 10; }));
+  EXPECT_EQ(running.wait_for(milliseconds(0)), std::future_status::timeout);
+  stopped = true;
+  caller.join();
+  EXPECT_NE(subject.number("pid"), before);
+  gate.open();
+  EXPECT_EQ(running.get(), "answered");
+  EXPECT_GT(long_.number("pid"), 0);
+  EXPECT_EQ(failures, std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace isopool::tests
