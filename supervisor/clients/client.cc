@@ -241,7 +241,25 @@ void Client::end(const std::string& reason) {
   if (std::exchange(over_, true)) return;
   deathWatch_.reset();
   leaveGroup();
+  closeMemory();
   onOver_(reason);
+}
+
+// In the background: the last process that has the memory frees it, a millisecond for 16 MiB, and
+// many clients may leave at once.
+void Client::closeMemory() {
+  struct Memory {
+    std::map<uint32_t, Package> packages;
+    std::map<uint32_t, std::shared_ptr<InputSegment>> inputs;
+  };
+  if (packages_.empty() && inputSegments_.empty()) return;
+  auto memory = std::make_shared<Memory>();
+  memory->packages.swap(packages_);
+  memory->inputs.swap(inputSegments_);
+  services_.loop.runInBackground([memory] {
+    *memory = Memory();
+    return base::EventLoop::Handler([] {});
+  });
 }
 
 // ---- as a member of its group -----------------------------------------------------------------

@@ -110,6 +110,8 @@ class Client : public GroupClient {
   bool saidHello() const { return saidHello_; }
   bool welcomed() const { return welcomed_; }
   bool over() const { return over_; }
+  /// The highest that both sides support. After Hello.
+  uint32_t protocolVersion() const { return protocolVersion_; }
   size_t packages() const { return packages_.size(); }
 
   Services& services_;
@@ -138,6 +140,7 @@ class Client : public GroupClient {
   void reportOverdue(const ipc::ReportOverdue& message);
   void sendStatistics(uint64_t token);
   void end(const std::string& reason);
+  void closeMemory();
 
   // As a member of its group.
   void introduce(Worker& worker, bool spare) override;

@@ -547,12 +547,13 @@ void WorkerGroup::settingsChanged() {
 
 // The timer runs only while calls of a member are limited. `continues`: it has just run.
 void WorkerGroup::watchCallTimes(bool continues) {
+  if (over_ || callWatch_.isSet() || services_.options.noKill) return;
   base::Milliseconds limit(0);  // the shortest
   for (const auto& [client, member] : members_) {
     const base::Milliseconds its = member->callTime();
     if (its.count() != 0 && (limit.count() == 0 || its < limit)) limit = its;
   }
-  if (over_ || callWatch_.isSet() || limit.count() == 0 || services_.options.noKill) return;
+  if (limit.count() == 0) return;
   const base::Milliseconds period = std::clamp(limit / 8, kShortestCallLook, kLongestCallLook);
   if (!continues || callTimes_.between() != period) {
     callTimes_ = CallTimes(period);
