@@ -7,17 +7,13 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/terminal_text.h"
+
 namespace isopool::cli {
 
 namespace {
 
 constexpr int kLook = 50;  // ms
-
-ipc::RequestAction requestOf(ipc::Action action) {
-  ipc::RequestAction request;
-  request.action = static_cast<uint32_t>(action);
-  return request;
-}
 
 std::optional<uint64_t> numberIn(std::string_view text) {
   uint64_t number = 0;
@@ -27,6 +23,14 @@ std::optional<uint64_t> numberIn(std::string_view text) {
 }
 
 }  // namespace
+
+ipc::RequestAction requestOf(ipc::Action action, uint64_t target, std::chrono::milliseconds time) {
+  ipc::RequestAction request;
+  request.action = static_cast<uint32_t>(action);
+  request.target = target;
+  request.milliseconds = static_cast<uint64_t>(time.count());
+  return request;
+}
 
 std::optional<uint64_t> clientNumberIn(std::string_view text) {
   if (text.starts_with('#')) text.remove_prefix(1);
@@ -64,7 +68,7 @@ std::set<uint64_t> workersMeant(const ipc::RequestAction& request, const ipc::Re
       case ipc::Action::kRecycleAll:
         epochs.insert(worker.epoch);
         break;
-      case ipc::Action::kEvictClient:
+      default:  // is not about workers
         break;
     }
   }
@@ -82,6 +86,41 @@ size_t awaitEndOf(const std::set<uint64_t>& epochs, SupervisorLink& link,
     if (left == 0 || SupervisorLink::Clock::now() >= deadline) return left;
     ::poll(nullptr, 0, kLook);
   }
+}
+
+bool awaitEndOf(SupervisorLink& link, std::chrono::milliseconds patience) {
+  const auto deadline = SupervisorLink::Clock::now() + patience;
+  try {
+    while (SupervisorLink::Clock::now() < deadline) {
+      link.receive();
+      pollfd ended{link.fd(), POLLIN, 0};
+      ::poll(&ended, 1, kLook);
+    }
+    return false;
+  } catch (const SupervisorUnreachable&) {
+    return true;
+  }
+}
+
+int32_t awaitSuccessor(const std::string& address, int32_t former,
+                       std::chrono::milliseconds patience) {
+  const auto deadline = SupervisorLink::Clock::now() + patience;
+  while (SupervisorLink::Clock::now() < deadline) {
+    std::optional<ipc::Report> report;
+    try {
+      report = SupervisorLink(address).ask();
+    } catch (const SupervisorUnreachable&) {
+      // The former one has accepted the connection and ended.
+    }
+    if (report && report->processId != former) return report->processId;
+    if (report && report->state == "serving" && report->successor != "starting") {
+      throw SupervisorUnreachable("the restart failed, the supervisor goes on: " +
+                                  base::terminalText(report->successor));
+    }
+    ::poll(nullptr, 0, kLook);
+  }
+  throw SupervisorUnreachable(
+      "no other supervisor serves yet; isopool status shows whether it starts");
 }
 
 }  // namespace isopool::cli

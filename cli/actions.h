@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 
 #include "cli/supervisor_link.h"
@@ -23,11 +24,22 @@ std::optional<ipc::RequestAction> recyclingOf(std::string_view text);
 /// The request to recycle all workers.
 ipc::RequestAction recyclingOfAll();
 
+/// The request for an action about a client, or about the supervisor itself.
+ipc::RequestAction requestOf(ipc::Action action, uint64_t target = 0,
+                             std::chrono::milliseconds time = std::chrono::milliseconds(0));
+
 /// The epochs of the workers of `report` that this request would replace.
 std::set<uint64_t> workersMeant(const ipc::RequestAction& request, const ipc::Report& report);
 /// Waits until the supervisor reports none of these workers, for `patience` at most. Returns how
 /// many are left. Throws SupervisorUnreachable.
 size_t awaitEndOf(const std::set<uint64_t>& epochs, SupervisorLink& link,
                   std::chrono::milliseconds patience);
+/// Waits until the supervisor has closed the connection, because it ends. False if it does not do
+/// that in time.
+bool awaitEndOf(SupervisorLink& link, std::chrono::milliseconds patience);
+/// Waits until another process than `former` serves the address, for `patience` at most. Returns its
+/// process id. Throws SupervisorUnreachable with the reason if none does.
+int32_t awaitSuccessor(const std::string& address, int32_t former,
+                       std::chrono::milliseconds patience);
 
 }  // namespace isopool::cli

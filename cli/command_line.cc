@@ -18,7 +18,7 @@ constexpr double kLongestInterval = 86400;
 
 constexpr const char* kDescription =
     "isopool: shows the state of a shared supervisor (isopoold --listen): its workers, its\n"
-    "clients and their models. Only evict and recycle change something.\n"
+    "clients and their models. evict, pause, resume, recycle, drain and restart change something.\n"
     "\n"
     "isopool batch runs a model over many inputs: isopool batch --help.";
 
@@ -33,6 +33,8 @@ constexpr const char* kExamples =
     "  isopool metrics --listen 127.0.0.1:9464       serve metrics to Prometheus\n"
     "  isopool evict 7                               end the connection of client #7\n"
     "  isopool recycle --all --wait 5m               replace all workers, one after another\n"
+    "  isopool restart                               replace the supervisor, without losing a "
+    "call\n"
     "\n"
     "The address of the supervisor is --socket, else $ISOPOOL_SOCKET, else\n"
     "/run/isopool/isopoold.sock. Its own user, root and the group of its setting socket_group may\n"
@@ -180,6 +182,30 @@ void addMetrics(CLI::App& app, Options& options) {
       ->type_name("ADDRESS");
 }
 
+void addWait(CLI::App& command, Options& options, const char* what) {
+  command.add_option("--wait", options.wait, what)
+      ->type_name("TIME")
+      ->transform(timeInSeconds())
+      ->check(CLI::PositiveNumber.description(""));
+}
+
+void addClient(CLI::App& command, Options& options) {
+  command.add_option("CLIENT", options.target, "The client's number")
+      ->required()
+      ->type_name("")
+      ->check([](const std::string& text) {
+        return clientNumberIn(text) ? std::string()
+                                    : "'" + text + "' is not the number of a client";
+      });
+}
+
+void addFor(CLI::App& command, Options& options, const char* what) {
+  command.add_option("--for", options.time, what)
+      ->type_name("TIME")
+      ->transform(timeInSeconds())
+      ->check(CLI::Range(0.001, 366.0 * 86400).description(""));
+}
+
 void addEvict(CLI::App& app, Options& options) {
   CLI::App* command = addCommand(
       app, options, "evict", "End the connection of a client",
@@ -187,18 +213,77 @@ void addEvict(CLI::App& app, Options& options) {
       "supervisor is released: its memory, its models, its sessions. A call that a worker runs "
       "for\n"
       "it throws SupervisorLost; if the call does not end within 'grace', its worker is replaced.\n"
-      "This is no ban: a manager attaches again by itself (ISOPOOL_RECONNECT), as another client.\n"
+      "Its manager attaches again by itself (ISOPOOL_RECONNECT), as another client, unless --for "
+      "is\n"
+      "given: then all programs of the same user with the same name are refused for that time.\n"
       "Only the supervisor's own user and root may evict.\n"
       "\nExamples:\n"
       "  isopool evict 7\n"
+      "  isopool evict 7 --for 10m\n"
       "  isopool evict 7 --json | jq .done\n");
-  command->add_option("CLIENT", options.target, "The client's number")
-      ->required()
-      ->type_name("")
-      ->check([](const std::string& text) {
-        return clientNumberIn(text) ? std::string()
-                                    : "'" + text + "' is not the number of a client";
-      });
+  addClient(*command, options);
+  addFor(*command, options,
+         "Refuse programs of its user and name for so long: seconds, or with a unit ms, s, m, h");
+}
+
+void addPause(CLI::App& app, Options& options) {
+  CLI::App* command = addCommand(
+      app, options, "pause", "Make the calls of a client wait",
+      "CLIENT is the number that 'isopool clients' shows. Its library publishes no more calls: "
+      "they\n"
+      "wait, until their deadlines, and those of other clients go on. Calls that its workers have\n"
+      "end as usual. The pause ends with 'isopool resume', after --for, when the client leaves, "
+      "and\n"
+      "when the supervisor is drained or restarted. 'isopool status', 'clients' and 'top' show "
+      "it.\n"
+      "Only the supervisor's own user and root may pause.\n"
+      "\nExamples:\n"
+      "  isopool pause 7\n"
+      "  isopool pause 7 --for 5m\n");
+  addClient(*command, options);
+  addFor(*command, options, "Resume it after TIME: seconds, or with a unit ms, s, m, h");
+  addClient(*addCommand(app, options, "resume", "End the pause of a client",
+                        "CLIENT is the number that 'isopool clients' shows.\n"
+                        "\nExample:\n"
+                        "  isopool resume 7\n"),
+            options);
+}
+
+void addDrain(CLI::App& app, Options& options) {
+  CLI::App* command = addCommand(
+      app, options, "drain", "End the supervisor when its calls have ended",
+      "As SIGTERM to the process that was started: the supervisor gives up its address, serves no\n"
+      "new program, and ends when the calls in flight have ended, at the latest after\n"
+      "'drain_timeout', with exit code 0. A supervisor that is started meanwhile serves the "
+      "programs\n"
+      "that have no call in flight at once. Under systemd the next connection starts the service\n"
+      "again, unless isopoold.socket is stopped, too.\n"
+      "The command ends when the supervisor has accepted the request, or with --wait when the\n"
+      "supervisor has ended; exit code 1 if that takes longer.\n"
+      "\nExample:\n"
+      "  isopool drain --wait 1m\n");
+  addWait(*command, options,
+          "Wait until the supervisor has ended, at most TIME: seconds, or with a unit ms, s, m, h");
+}
+
+void addRestart(CLI::App& app, Options& options) {
+  CLI::App* command = addCommand(
+      app, options, "restart", "Replace the supervisor by a new one, without refusing a call",
+      "The process that was started (the guardian) starts its program file again, with the same\n"
+      "arguments: after an upgrade the new one. It reads the settings again. When it serves at "
+      "the\n"
+      "same address, the present supervisor is drained: programs attach to the new one as soon as\n"
+      "they have no call in flight, at the latest after 'drain_timeout'. If the new one does not\n"
+      "serve (wrong settings, no zygote), the present one goes on. The process id of the service\n"
+      "stays, for systemd, containers and terminals alike. Both need memory for their workers and\n"
+      "models meanwhile.\n"
+      "The command ends when the new supervisor serves; exit code 1 if it does not.\n"
+      "\nExamples:\n"
+      "  isopool restart\n"
+      "  isopool restart --wait 5m\n");
+  addWait(*command, options,
+          "Wait for the new supervisor, at most TIME: seconds, or with a unit ms, s, m, h "
+          "(default: 150s)");
 }
 
 void addRecycle(CLI::App& app, Options& options) {
@@ -225,13 +310,10 @@ void addRecycle(CLI::App& app, Options& options) {
           });
   CLI::Option* all = command->add_flag("--all", options.all, "All workers that serve now");
   worker->excludes(all);
-  command
-      ->add_option("--wait", options.wait,
-                   "Wait until the replaced workers have ended, at most TIME: seconds, or with a "
-                   "unit ms, s, m, h")
-      ->type_name("TIME")
-      ->transform(timeInSeconds())
-      ->check(CLI::PositiveNumber.description(""));
+  addWait(
+      *command, options,
+      "Wait until the replaced workers have ended, at most TIME: seconds, or with a unit ms, s, "
+      "m, h");
   command->callback([worker, all] {
     if (worker->count() + all->count() == 0) throw CLI::RequiredError("WORKER or --all");
   });
@@ -282,7 +364,10 @@ void declareCommands(CLI::App& app, Options& options) {
   addMetrics(app, options);
   addTop(app, options);
   addEvict(app, options);
+  addPause(app, options);
   addRecycle(app, options);
+  addDrain(app, options);
+  addRestart(app, options);
 }
 
 }  // namespace isopool::cli

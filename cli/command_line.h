@@ -21,6 +21,7 @@ struct Options {
   std::string target;  ///< of an action
   bool all = false;
   double wait = 0;                 ///< seconds
+  double time = 0;                 ///< seconds: --for
   std::string file;                ///< of a model
   std::string pickle;              ///< in that file: MODULE/RESOURCE
   std::string sandbox = "strict";  ///< of the worker that loads that file

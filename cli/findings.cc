@@ -222,6 +222,16 @@ std::vector<Finding> findings(const ipc::Report& report) {
   if (!report.complete) {
     found.notice("the lists are incomplete: a report has no room for all entries");
   }
+  if (report.successor == "starting") {
+    found.notice("another supervisor is being started, which takes over");
+  } else if (!report.successor.empty()) {
+    found.notice("the last restart failed: " + base::terminalText(report.successor));
+  }
+  for (const ipc::ReportedClient& client : report.clients) {
+    if (client.state == "paused") {
+      found.notice(nameOfClient(report, client.number) + " is paused: its calls wait");
+    }
+  }
   for (const ipc::ReportedWorker& worker : report.workers) findOfWorker(report, worker, found);
   for (const ipc::ReportedClient& client : report.clients) {
     if (client.stalledMilliseconds < kLongCallMilliseconds) continue;

@@ -172,11 +172,42 @@ int print(const Options& options, const ipc::ActionDone& outcome) {
   return outcome.done ? 0 : kUnreachable;
 }
 
-int evict(const Options& options) {
-  ipc::RequestAction request;
-  request.action = static_cast<uint32_t>(ipc::Action::kEvictClient);
-  request.target = *clientNumberIn(options.target);
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::lround(seconds * 1000));
+}
+
+int actOnClient(const Options& options, ipc::Action action) {
+  const auto request =
+      requestOf(action, *clientNumberIn(options.target), milliseconds(options.time));
   return print(options, SupervisorLink(addressOf(options)).act(request));
+}
+
+int drain(const Options& options) {
+  SupervisorLink link(addressOf(options));
+  ipc::ActionDone outcome = link.act(requestOf(ipc::Action::kDrain));
+  const auto wait = milliseconds(options.wait);
+  if (outcome.done && wait.count() != 0) {
+    outcome.done = awaitEndOf(link, wait);
+    outcome.text = outcome.done ? "the supervisor has ended"
+                                : "the supervisor has not ended yet after " +
+                                      wordsForDuration(static_cast<uint64_t>(wait.count()));
+  }
+  return print(options, outcome);
+}
+
+int restart(const Options& options) {
+  constexpr double kWait = 150;
+  SupervisorLink link(addressOf(options));
+  const ipc::Report former = link.ask();
+  ipc::ActionDone outcome = link.act(requestOf(ipc::Action::kRestart));
+  if (outcome.done) {
+    const int32_t successor =
+        awaitSuccessor(addressOf(options), former.processId,
+                       milliseconds(options.wait != 0 ? options.wait : kWait));
+    outcome.text = "isopoold (pid " + std::to_string(successor) + ") serves; the former one (pid " +
+                   std::to_string(former.processId) + ") ends when its calls in flight have ended";
+  }
+  return print(options, outcome);
 }
 
 int recycle(const Options& options) {
@@ -184,7 +215,7 @@ int recycle(const Options& options) {
   SupervisorLink link(addressOf(options));
   const std::set<uint64_t> former = workersMeant(request, link.ask());
   ipc::ActionDone outcome = link.act(request);
-  const auto wait = std::chrono::milliseconds(std::lround(options.wait * 1000));
+  const auto wait = milliseconds(options.wait);
   if (outcome.done && wait.count() != 0) {
     const size_t left = awaitEndOf(former, link, wait);
     outcome.done = left == 0;
@@ -197,7 +228,7 @@ int recycle(const Options& options) {
 
 int top(const Options& options) {
   TopOptions top;
-  top.interval = std::chrono::milliseconds(std::lround(options.interval * 1000));
+  top.interval = milliseconds(options.interval);
   top.count = options.count;
   top.json = options.json;
   runTop(addressOf(options), top);
@@ -205,10 +236,23 @@ int top(const Options& options) {
 }
 
 int run(const CLI::App& app, const Options& options) {
+  const auto onClient = [](ipc::Action action) {
+    return [action](const Options& its) { return actOnClient(its, action); };
+  };
   const std::map<std::string, std::function<int(const Options&)>> commands{
-      {"status", status},   {"workers", workers}, {"models", models},
-      {"clients", clients}, {"metrics", metrics}, {"settings", settings},
-      {"top", top},         {"evict", evict},     {"recycle", recycle}};
+      {"status", status},
+      {"workers", workers},
+      {"models", models},
+      {"clients", clients},
+      {"metrics", metrics},
+      {"settings", settings},
+      {"top", top},
+      {"evict", onClient(ipc::Action::kEvictClient)},
+      {"pause", onClient(ipc::Action::kPauseClient)},
+      {"resume", onClient(ipc::Action::kResumeClient)},
+      {"recycle", recycle},
+      {"drain", drain},
+      {"restart", restart}};
   const std::string name = app.get_subcommands().front()->get_name();
   if (name == "metrics" && options.json) {
     std::fputs("isopool: metrics are not available as JSON; see isopool status --json\n", stderr);

@@ -99,6 +99,7 @@ Json statusJson(const ipc::Report& report) {
       {"zygote_pid", numberUnless(0, report.zygoteProcessId)},
       {"address", report.address},
       {"state", report.state},
+      {"successor", report.successor},
       {"uptime_ms", report.uptimeMilliseconds},
       {"python_version", report.pythonVersion},
       {"torch_version", report.torchVersion},

@@ -169,9 +169,11 @@ std::optional<Message> SupervisorLink::receiveAnswer() {
 }
 
 void SupervisorLink::giveUp() const {
-  throw SupervisorUnreachable("the supervisor at " + base::terminalText(address_) +
-                              " did not answer within " + wordsForDuration(kPatience.count()) +
-                              "; it is stopped or hangs, or another program listens there");
+  throw SupervisorUnreachable(
+      "the supervisor at " + base::terminalText(address_) + " did not answer within " +
+      wordsForDuration(kPatience.count()) +
+      "; it is stopped, hangs, starts or drains, or another program listens "
+      "there");
 }
 
 }  // namespace isopool::cli

@@ -157,6 +157,13 @@ namespace isopool::ipc {
   POINT(WorkerDiedSent)                              \
   POINT(OrphansSwept)                                \
   POINT(RetireWorkerSent)                            \
+  /* Another supervisor takes over the address. */   \
+  POINT(SuccessorAsked)                              \
+  POINT(ServesSent)                                  \
+  POINT(SuccessorSeen)                               \
+  POINT(ClientReleased)                              \
+  /* A client is paused. */                          \
+  POINT(PauseSent)                                   \
   /* A client leaves, or the supervisor ends. */     \
   POINT(DetachChannelSent)                           \
   POINT(AttachmentClosed)                            \
@@ -176,6 +183,8 @@ namespace isopool::ipc {
 /// A supervisor's guardian.
 #define ISOPOOL_CRASH_POINTS_OF_GUARDIANS(POINT) \
   POINT(GuardianWatching)                        \
+  POINT(SuccessorSpawned)                        \
+  POINT(SuccessorAnnounced)                      \
   POINT(SupervisorDeathSeen)
 
 #define ISOPOOL_CRASH_POINTS(POINT)          \

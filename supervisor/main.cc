@@ -27,11 +27,13 @@
 #include "supervisor/config/system_check.h"
 #include "supervisor/processes/detach.h"
 #include "supervisor/processes/guardian.h"
+#include "supervisor/processes/guardian_link.h"
 #include "supervisor/processes/kernel_processes.h"
 #include "supervisor/processes/log_retry.h"
 #include "supervisor/processes/memory_shortage.h"
 #include "supervisor/processes/output_quota.h"
 #include "supervisor/processes/service_manager.h"
+#include "supervisor/processes/succession.h"
 #include "supervisor/processes/worker_folders.h"
 #include "supervisor/processes/worker_output.h"
 #include "supervisor/supervisor.h"
@@ -140,22 +142,51 @@ std::vector<ipc::ReportedSetting> reported(const Settings& settings) {
   return all;
 }
 
-// Runs in the child of the guardian, which is the process that was started. `socket` is valid only
-// if the service manager opened it.
-int serveShared(Settings settings, base::Fd socket, ServiceManager manager, InheritedLimits limits,
-                const std::string& folders) {
-  ListeningSocket listening;
-  if (socket.valid()) {
-    listening.socket = std::move(socket);
-  } else {
+// A supervisor ends drain_timeout after its successor serves, and a zygote that is not ready within
+// zygote_timeout ends the successor: what is later than that hangs.
+ipc::StartSuccessor successorTimes(const Options& options, const ServiceManager& manager) {
+  constexpr base::Milliseconds kLonger(10'000);
+  ipc::StartSuccessor times;
+  times.startMilliseconds = static_cast<uint64_t>((options.zygoteTimeout + kLonger).count());
+  times.drainMilliseconds = static_cast<uint64_t>((options.drainTimeout + kLonger).count());
+  if (const auto period = manager.signOfLifePeriod()) {
+    times.watchdogMicroseconds = 2 * static_cast<uint64_t>(period->count());
+  }
+  return times;
+}
+
+/// What a shared supervisor begins with.
+struct Beginning {
+  ListeningSocket socket;  ///< not valid: to be made
+  Supervisor::Accept accept = Supervisor::Accept::kAtOnce;
+  ServiceManager manager;
+  InheritedLimits limits;
+  base::Fd guardian;
+  std::string folders;
+};
+
+// Runs in the child of the guardian, which is the process that was started.
+int serveShared(Settings settings, Beginning beginning) {
+  ListeningSocket listening = std::move(beginning.socket);
+  if (!listening.socket.valid()) {
     listening = listenAt(settings.options().listen, settings.options().socketGroup);
   }
   const std::string address = pathOfSocket(listening.socket);
+  const std::string folders = beginning.folders;
+  ServiceManager manager = std::move(beginning.manager);
   // Workers keep the raised limit of open files: a worker has descriptors for each of its clients.
+  InheritedLimits limits = beginning.limits;
   limits.openFiles = {};
+  base::KernelEventLoop loop;
+  std::optional<Supervisor> supervisor;
+  GuardianLink guardian(
+      loop, std::move(beginning.guardian),
+      {.successorServes = [&] { supervisor->replaced(); },
+       .successorEnded = [&](const std::string& text) { supervisor->successorFailed(text); }});
   SupervisorEvents events;
   events.serving = [&] {
     manager.ready("serving");
+    if (beginning.accept == Supervisor::Accept::kWhenServing) guardian.serves();
     base::log(base::LogLevel::kInfo, "serving", {{"address", address}});
   };
   events.draining = [&] { manager.stopping("waiting for calls in flight"); };
@@ -165,23 +196,36 @@ int serveShared(Settings settings, base::Fd socket, ServiceManager manager, Inhe
   }
   events.reload = [&] { return reloaded(settings, manager, address, folders); };
   events.settings = [&] { return reported(settings); };
-  base::KernelEventLoop loop;
+  events.startSuccessor = [&](const ListeningSocket& socket) {
+    guardian.startSuccessor(successorTimes(settings.options(), manager), socket.socket.get(),
+                            socket.lock.get());
+  };
   const LogRetry logRetry(loop);
   OutputQuota outputQuota(settings.options().outputQuota, loop.now());
   WorkerOutput zygoteOutput(loop, outputQuota, sourceOfZygote);
   KernelProcesses processes(zygoteOutput.writeEnd());
-  const std::string problem = processes.makeControlGroups();
+  const std::string problem =
+      processes.makeControlGroups(beginning.accept == Supervisor::Accept::kWhenServing);
   base::log(base::LogLevel::kInfo, problem.empty()
                                        ? "each worker gets a control group of its own"
                                        : "workers get no control groups of their own: " + problem);
-  Supervisor supervisor({loop, processes, outputQuota, std::random_device{}()},
-                        servedAt(settings.options(), address, folders), std::move(limits),
-                        std::move(events));
-  supervisor.listen(std::move(listening));
-  const int exitCode = supervisor.run();
-  supervisor.logOutput();
+  supervisor.emplace(Platform{loop, processes, outputQuota, std::random_device{}()},
+                     servedAt(settings.options(), address, folders), std::move(limits),
+                     std::move(events));
+  supervisor->listen(std::move(listening), beginning.accept);
+  const int exitCode = supervisor->run();
+  supervisor->logOutput();
   zygoteOutput.finish();
+  supervisor.reset();  // before what it uses
   return exitCode;
+}
+
+void warnOfGroupKills() {
+  if (!base::memoryKillsWholeGroup()) return;
+  base::log(base::LogLevel::kWarning,
+            "the control group has memory.oom.group=1: if its memory runs out, the kernel kills "
+            "isopoold and all workers, not one worker; limit each worker (sandbox.memory), or have "
+            "the container engine not set memory.oom.group (Kubernetes: singleProcessOOMKill)");
 }
 
 int superviseShared(Settings settings) {
@@ -202,18 +246,36 @@ int superviseShared(Settings settings) {
   std::vector<int> kept;
   if (socket.valid()) kept.push_back(socket.get());
   closeInheritedDescriptors(kept);
-  if (base::memoryKillsWholeGroup()) {
-    base::log(
-        base::LogLevel::kWarning,
-        "the control group has memory.oom.group=1: if its memory runs out, the kernel kills "
-        "isopoold and all workers, not one worker; limit each worker (sandbox.memory), or have "
-        "the container engine not set memory.oom.group (Kubernetes: singleProcessOOMKill)");
+  warnOfGroupKills();
+  Beginning beginning;
+  beginning.socket.socket = std::move(socket);
+  beginning.manager = ServiceManager::fromEnvironment();
+  beginning.folders = reserveWorkerFolders();
+  Detached detached = detachStandalone(beginning.folders, beginning.manager.throughRelay());
+  beginning.limits = std::move(detached.limits);
+  beginning.guardian = std::move(detached.guardian);
+  ::_exit(serveShared(std::move(settings), std::move(beginning)));
+}
+
+int succeed(Settings settings, Inheritance inheritance) {
+  const std::string address = pathOfSocket(inheritance.socket);
+  const std::string& listen = settings.options().listen;
+  if (!listen.empty() && listen != address) {
+    return refuse(
+        {"isopoold: listen is " + listen + ", but a restart keeps the address, which is " +
+             address + ": stop the service and start it again",
+         2},
+        -1);
   }
-  ServiceManager manager = ServiceManager::fromEnvironment();
-  const std::string folders = reserveWorkerFolders();
-  InheritedLimits limits = detachStandalone(folders, manager.throughRelay());
-  ::_exit(serveShared(std::move(settings), std::move(socket), std::move(manager), std::move(limits),
-                      folders));
+  warnOfGroupKills();
+  Beginning beginning;
+  beginning.socket = inherited(std::move(inheritance.socket), std::move(inheritance.lock));
+  beginning.accept = Supervisor::Accept::kWhenServing;
+  beginning.manager = ServiceManager::behind(std::move(inheritance.notifications));
+  beginning.folders = std::move(inheritance.folders);
+  beginning.limits = detachSuccessor();
+  beginning.guardian = std::move(inheritance.guardian);
+  ::_exit(serveShared(std::move(settings), std::move(beginning)));
 }
 
 bool asksForPrivatePool(int argc, char** argv) {
@@ -234,6 +296,7 @@ void startLogOf(const Options& options) {
 }
 
 int run(int argc, char** argv) {
+  std::optional<Inheritance> inheritance = takeInheritance();
   auto parsed = Settings::parse(argc, argv);
   if (const auto* refused = std::get_if<OptionsRefused>(&parsed)) {
     return refuse(*refused, asksForPrivatePool(argc, argv) ? kDefaultControlFd : -1);
@@ -256,6 +319,7 @@ int run(int argc, char** argv) {
   }
   if (options.privatePool) return supervise(options);
   for (const std::string& each : unknownVariables()) base::log(base::LogLevel::kWarning, each);
+  if (inheritance) return succeed(std::move(settings), *std::move(inheritance));
   return superviseShared(std::move(settings));
 }
 

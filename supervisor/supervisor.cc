@@ -25,6 +25,7 @@ namespace isopool::supervisor {
 namespace {
 
 constexpr base::Milliseconds kDrainLook(5);
+constexpr size_t kReleasedAtOnce = 32;
 // Connections beyond max_clients, so that operators can connect when the limit is reached.
 constexpr size_t kOperators = 32;
 
@@ -78,9 +79,15 @@ void Supervisor::addClient(base::Fd socket) {
           .reaped = [this] { childReaped(); }});
 }
 
-void Supervisor::listen(ListeningSocket socket) {
+void Supervisor::listen(ListeningSocket socket, Accept when) {
   resizeGroups();
-  listener_.emplace(loop_, std::move(socket),
+  socket_ = std::move(socket);
+  if (when == Accept::kAtOnce) startAccepting();
+}
+
+void Supervisor::startAccepting() {
+  if (!socket_) return;
+  listener_.emplace(loop_, *std::exchange(socket_, std::nullopt),
                     [this](base::Fd connection) { accept(std::move(connection)); });
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorListening);
 }
@@ -139,6 +146,7 @@ void Supervisor::zygoteReady() {
   if (privateClient_ != nullptr) privateClient_->zygoteReady();
   for (const auto& [id, client] : clients_) client->zygoteReady();
   if (std::exchange(served_, true)) return;
+  startAccepting();
   for (const std::string& missing : zygote_.readiness()->missingProtections) {
     base::log(base::LogLevel::kWarning,
               "the sandbox is weaker than " + options_.sandbox + ": " + missing);
@@ -200,7 +208,10 @@ void Supervisor::accept(base::Fd socket) {
           .act = [this,
                   id](const ipc::RequestAction& request) { return act(*clients_.at(id), request); },
           .descriptorsOfClients = [this] { return descriptorsOfClients(); },
-          .whyNoMorePrograms = [this, user = peer.userId] { return whyNoMorePrograms(user); }});
+          .whyNoMorePrograms =
+              [this, user = peer.userId](const std::string& program) {
+                return whyNoMorePrograms(user, program);
+              }});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientAccepted);
 }
 
@@ -210,11 +221,30 @@ size_t Supervisor::descriptorsOfClients() const {
   return all;
 }
 
-std::string Supervisor::whyNoMorePrograms(uid_t user) {
-  if (draining_) return "the supervisor is shutting down and serves no new programs";
-  std::string refusal = limitOfPrograms(user);
+std::string Supervisor::whyNoMorePrograms(uid_t user, const std::string& program) {
+  // A program that connected before the successor served is passed on to it: see SharedClient.
+  if (draining_ && !replaced_) {
+    return "the supervisor is shutting down and serves no new programs";
+  }
+  std::string refusal = banOf(user, program);
+  if (!refusal.empty()) return refusal;
+  refusal = limitOfPrograms(user);
   if (!refusal.empty()) ++refusedPrograms_;
   return refusal;
+}
+
+// Empty, or why an operator lets no program of this user with this name attach.
+std::string Supervisor::banOf(uid_t user, const std::string& program) {
+  std::erase_if(bans_, [this](const Ban& ban) { return ban.until <= loop_.now(); });
+  const auto ban = std::find_if(bans_.begin(), bans_.end(), [&](const Ban& each) {
+    return each.userId == user && each.program == program;
+  });
+  if (ban == bans_.end()) return {};
+  // Its managers try again every second.
+  quietly_ = std::exchange(ban->reported, true);
+  const auto left = std::chrono::ceil<std::chrono::seconds>(ban->until - loop_.now());
+  return "an operator has evicted programs of user " + std::to_string(user) + " with the name " +
+         program + "; they may attach again in " + std::to_string(left.count()) + " s";
 }
 
 // Empty, or the limit that another program of this user would exceed.
@@ -249,6 +279,8 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
   if (!client.isOperator()) client.addNewTo(classTotals_[client.className()]);
   if (ending_ || evicting_) {
     base::log(base::LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason);
+  } else if (std::exchange(quietly_, false)) {
+    ++refusedConnections_;
   } else if (!reason.empty()) {
     ++refusedConnections_;
     base::log(base::LogLevel::kWarning, found->second->describe() + " is refused: " + reason);
@@ -302,6 +334,7 @@ ipc::Report Supervisor::report() {
     report.memoryUsed = memory->used;
     report.memoryLimit = memory->limit;
   }
+  report.successor = successor_;
   for (const auto& [name, group] : groups_) reportGroup(*group, services_, report);
   std::map<const PackageMemory*, ipc::ReportedModel> models;
   for (const auto& [id, client] : clients_) {
@@ -379,8 +412,7 @@ void Supervisor::signalled(int signal) {
     passStateChangesOn();
     return sweepOrphans();
   }
-  base::log(base::LogLevel::kInfo, "shutting down: received signal " + std::to_string(signal));
-  drain();
+  shutDown("received signal " + std::to_string(signal));
 }
 
 void Supervisor::passStateChangesOn() {
@@ -402,23 +434,46 @@ void Supervisor::reload() {
   if (!draining_) resizeGroups();
 }
 
-// Waits for calls in flight; clients refuse new calls. A second signal ends the supervisor without
+// Waits for calls in flight; clients refuse new calls. The second time it ends the supervisor without
 // waiting.
-void Supervisor::drain() {
-  if (options_.privatePool || draining_) {
+void Supervisor::shutDown(const std::string& why) {
+  base::log(base::LogLevel::kInfo, "shutting down: " + why);
+  if (options_.privatePool || std::exchange(askedToEnd_, true)) {
     ending_ = true;
     refuseAll("the supervisor is shutting down");
     return stop(0);
   }
-  draining_ = true;
+  if (draining_) return;  // a successor serves, and this supervisor ends anyway
   if (events_.draining) events_.draining();
-  for (const auto& [id, client] : clients_) {
-    client->drain("the supervisor is shutting down and takes no more calls");
-  }
+  // A successor that starts meanwhile has the same socket.
+  const bool isShared = successor_ == kStarting;
+  if (listener_) isShared ? listener_->leaveToSuccessor() : listener_->close();
+  drain("the supervisor is shutting down and takes no more calls");
+}
+
+void Supervisor::replaced() {
+  if (draining_) return;
+  base::log(base::LogLevel::kInfo, "another supervisor has taken over the address");
+  replaced_ = true;
+  successor_.clear();
+  listener_->leaveToSuccessor();
+  drain("another supervisor has taken over");
+}
+
+void Supervisor::successorFailed(const std::string& text) {
+  successor_ = text;
+  base::log(base::LogLevel::kError,
+            "the restart failed, this supervisor goes on serving: the successor: " + text);
+}
+
+void Supervisor::drain(const std::string& text) {
+  draining_ = true;
+  for (const auto& [id, client] : clients_) client->drain(text, replaced_);
   awaitDrained();
 }
 
 void Supervisor::awaitDrained() {
+  if (replaced_ || (listener_ && isTakenOver(listener_->socket()))) releaseDrained();
   const bool drained = std::all_of(clients_.begin(), clients_.end(),
                                    [](const auto& entry) { return entry.second->drained(); });
   if (!drained && drainTime_.look(loop_.now()) < options_.drainTimeout) {
@@ -432,6 +487,22 @@ void Supervisor::awaitDrained() {
   ending_ = true;
   refuseAll("the supervisor has shut down");
   stop(0);
+}
+
+// Another supervisor listens at the address: programs without a call attach to it while others wait
+// for the ends of their calls. Some at a time: other handlers run in between.
+void Supervisor::releaseDrained() {
+  std::vector<SharedClient*> released;
+  for (const auto& [id, client] : clients_) {
+    if (released.size() == kReleasedAtOnce) break;
+    if (client->mayMove()) released.push_back(client.get());
+  }
+  evicting_ = true;
+  for (SharedClient* client : released) {
+    client->refuse("another supervisor has taken over; a manager attaches to it by itself");
+    ipc::reachCrashPoint(ipc::CrashPoint::kClientReleased);
+  }
+  evicting_ = false;
 }
 
 void Supervisor::refuseAll(const std::string& text) {

@@ -34,6 +34,9 @@ struct SupervisorEvents {
   std::function<std::optional<Options>()> reload;
   /// Returns the settings in force, for operators of a shared supervisor.
   std::function<std::vector<ipc::ReportedSetting>()> settings;
+  /// An operator wants another supervisor to take over: starts one, which gets the socket and its
+  /// lock. Supervisor::replaced() or successorFailed() follows.
+  std::function<void(const ListeningSocket&)> startSuccessor;
 };
 
 /// The interfaces that a supervisor runs on: implemented by the kernel, or by a simulation.
@@ -66,9 +69,19 @@ class Supervisor {
   /// Serves the client of a private pool over its control socket. run() returns when it leaves.
   /// Call either this or listen(), once, before run().
   void addClient(base::Fd socket);
+  /// From when on a shared supervisor accepts connections.
+  enum class Accept {
+    kAtOnce,
+    kWhenServing  ///< it is a successor: its predecessor accepts them until the zygote is ready
+  };
   /// Serves all programs that connect and have permission to. Requests the workers at once; they
   /// are forked when the zygote is ready.
-  void listen(ListeningSocket socket);
+  void listen(ListeningSocket socket, Accept when = Accept::kAtOnce);
+  /// Call when a successor accepts connections at this supervisor's socket: drains, but lets each
+  /// client that has no call in flight go at once, and ends when none is left.
+  void replaced();
+  /// Call when a successor has ended before it accepted connections: this one goes on.
+  void successorFailed(const std::string& text);
 
   /// Runs the loop until the end. Returns the exit code: 0 if the client of a private pool has
   /// left, or after SIGTERM or SIGINT; 1 if the zygote could not start or that client failed. A
@@ -90,14 +103,21 @@ class Supervisor {
   ipc::Report report();
   ipc::ActionDone act(const SharedClient& operating, const ipc::RequestAction& request);
   ipc::ActionDone carryOut(const ipc::RequestAction& request, const std::string& by);
-  ipc::ActionDone evict(uint64_t number, const std::string& by);
+  ipc::ActionDone evict(const ipc::RequestAction& request, const std::string& by);
   ipc::ActionDone recycleWorker(uint64_t processId, const std::string& by);
   ipc::ActionDone recycleSlot(const std::string& group, uint64_t slot, const std::string& by);
   ipc::ActionDone recycleAll(const std::string& by);
   void reportClasses(ipc::Report& report);
   size_t descriptorsOfClients() const;
-  std::string whyNoMorePrograms(uid_t user);
+  ipc::ActionDone pause(uint64_t number, base::Milliseconds time);
+  ipc::ActionDone resume(uint64_t number);
+  ipc::ActionDone drainAsAsked();
+  ipc::ActionDone restart();
+  SharedClient* programWith(uint64_t number);
+  std::string whyNoMorePrograms(uid_t user, const std::string& program);
+  std::string banOf(uid_t user, const std::string& program);
   std::string limitOfPrograms(uid_t user) const;
+  void startAccepting();
   void childReaped();
   void sweepSoon();
   void sweepOrphans();
@@ -107,8 +127,10 @@ class Supervisor {
   void reload();
   void makeGroup(const std::string& name, uint32_t workers);
   void resizeGroups();
-  void drain();
+  void shutDown(const std::string& why);
+  void drain(const std::string& text);
   void awaitDrained();
+  void releaseDrained();
   void sayAlive();
   void refuseAll(const std::string& text);
   void stop(int exitCode);
@@ -121,6 +143,7 @@ class Supervisor {
   MemoryStock stock_;
   Zygote zygote_;
   Services services_;
+  std::optional<ListeningSocket> socket_;  ///< of a successor until it accepts connections
   std::optional<Listener> listener_;
   /// "shared", and one for each class that has workers of its own.
   std::map<std::string, std::unique_ptr<WorkerGroup>> groups_;
@@ -135,10 +158,23 @@ class Supervisor {
   base::Timer drained_;
   base::RunningTime drainTime_;
   base::Timer alive_;
+  /// Programs of this user with this name may not attach.
+  struct Ban {
+    uint32_t userId = 0;
+    std::string program;
+    base::TimePoint until;
+    bool reported = false;  ///< the log has that one was refused
+  };
+  std::vector<Ban> bans_;
+  static constexpr const char* kStarting = "starting";
+  std::string successor_;  ///< as Report::successor: kStarting, or why the last one did not serve
   bool served_ = false;
+  bool askedToEnd_ = false;
+  bool replaced_ = false;  ///< a successor has the address
   bool draining_ = false;
   bool ending_ = false;    ///< the supervisor disconnects all clients
   bool evicting_ = false;  ///< the supervisor disconnects a client because an operator wants that
+  bool quietly_ = false;   ///< the supervisor refuses a client for a reason that the log has
   bool sweepWanted_ = false;
   bool killOrphans_ = false;
   int exitCode_ = 0;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What an operator has the supervisor do. Each request becomes a line of the log.
+#include <unistd.h>
+
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +23,21 @@ ipc::ActionDone done(std::string text) {
 
 ipc::ActionDone refused(std::string text) {
   return {.token = 0, .done = false, .text = std::move(text)};
+}
+
+std::string noClient(uint64_t number) {
+  return "there is no client #" + std::to_string(number) + "; isopool clients shows their numbers";
+}
+
+// A time that is too long for the clock has no end.
+base::Milliseconds timeOf(const ipc::RequestAction& request) {
+  constexpr uint64_t kLongest = uint64_t{366} * 24 * 3600 * 1000;
+  return base::Milliseconds(std::min(request.milliseconds, kLongest));
+}
+
+std::string seconds(base::Milliseconds time) {
+  if (time.count() % 1000 != 0) return std::to_string(time.count()) + " ms";
+  return std::to_string(time.count() / 1000) + " s";
 }
 
 ipc::ActionDone recycle(WorkerGroup& group, Worker& worker, const std::string& by) {
@@ -52,31 +70,92 @@ ipc::ActionDone Supervisor::act(const SharedClient& operating, const ipc::Reques
 ipc::ActionDone Supervisor::carryOut(const ipc::RequestAction& request, const std::string& by) {
   switch (static_cast<ipc::Action>(request.action)) {
     case ipc::Action::kEvictClient:
-      return evict(request.target, by);
+      return evict(request, by);
     case ipc::Action::kRecycleWorker:
       return recycleWorker(request.target, by);
     case ipc::Action::kRecycleSlot:
       return recycleSlot(request.group, request.target, by);
     case ipc::Action::kRecycleAll:
       return recycleAll(by);
+    case ipc::Action::kPauseClient:
+      return pause(request.target, timeOf(request));
+    case ipc::Action::kResumeClient:
+      return resume(request.target);
+    case ipc::Action::kDrain:
+      return drainAsAsked();
+    case ipc::Action::kRestart:
+      return restart();
   }
   return refused("this isopoold has no action " + std::to_string(request.action));
 }
 
-ipc::ActionDone Supervisor::evict(uint64_t number, const std::string& by) {
+SharedClient* Supervisor::programWith(uint64_t number) {
   const auto found = clients_.find(ClientId(number));
-  if (found == clients_.end() || found->second->isOperator()) {
-    return refused("there is no client #" + std::to_string(number) +
-                   "; isopool clients shows their numbers");
+  return found != clients_.end() && !found->second->isOperator() ? found->second.get() : nullptr;
+}
+
+ipc::ActionDone Supervisor::evict(const ipc::RequestAction& request, const std::string& by) {
+  SharedClient* client = programWith(request.target);
+  if (client == nullptr) return refused(noClient(request.target));
+  const base::Milliseconds time = timeOf(request);
+  std::string text = client->describe() + " is evicted";
+  std::string reason = "an operator (" + by + ") evicted this client of the supervisor; ";
+  if (time.count() == 0) {
+    reason += "a manager may attach again";
+  } else {
+    const std::string whom = "programs of its user with the name " + client->program();
+    bans_.push_back({client->peer().userId, client->program(), loop_.now() + time});
+    text += "; " + whom + " are refused for " + seconds(time);
+    reason += whom + " may attach again in " + seconds(time);
   }
-  SharedClient& client = *found->second;
-  ipc::ActionDone answer = done(client.describe() + " is evicted");
   // Erases the client from clients_.
   evicting_ = true;
-  client.refuse("an operator (" + by +
-                ") evicted this client of the supervisor; a manager may attach again");
+  client->refuse(reason);
   evicting_ = false;
-  return answer;
+  return done(std::move(text));
+}
+
+ipc::ActionDone Supervisor::pause(uint64_t number, base::Milliseconds time) {
+  SharedClient* client = programWith(number);
+  if (client == nullptr) return refused(noClient(number));
+  std::string refusal = draining_ ? "the supervisor is shutting down" : client->pause(time);
+  if (!refusal.empty()) return refused(std::move(refusal));
+  return done(client->describe() + " is paused" +
+              (time.count() != 0 ? " for " + seconds(time) : std::string()) +
+              ": its calls wait, except those that its workers have");
+}
+
+ipc::ActionDone Supervisor::resume(uint64_t number) {
+  SharedClient* client = programWith(number);
+  if (client == nullptr) return refused(noClient(number));
+  if (!client->isPaused()) return refused(client->describe() + " is not paused");
+  client->resume();
+  return done(client->describe() + " goes on");
+}
+
+ipc::ActionDone Supervisor::drainAsAsked() {
+  if (draining_) return refused("the supervisor is shutting down already");
+  // The successor would go on.
+  if (successor_ == kStarting) return refused("another supervisor is being started");
+  // In a later handler: the answer leaves first.
+  loop_.post([this] { shutDown("an operator wanted it"); });
+  return done("the supervisor (pid " + std::to_string(::getpid()) +
+              ") takes no new programs and ends when calls in flight have ended, at the latest "
+              "after " +
+              seconds(options_.drainTimeout));
+}
+
+ipc::ActionDone Supervisor::restart() {
+  if (!events_.startSuccessor) return refused("this supervisor has no guardian to restart it");
+  if (draining_) return refused("the supervisor is shutting down");
+  if (!served_) return refused("the supervisor does not serve yet");
+  if (successor_ == kStarting) return refused("another supervisor is being started already");
+  successor_ = kStarting;
+  events_.startSuccessor(listener_->socket());
+  return done("another supervisor is being started; this one (pid " + std::to_string(::getpid()) +
+              ") serves until that one does, and ends when calls in flight have ended, at the "
+              "latest after " +
+              seconds(options_.drainTimeout));
 }
 
 ipc::ActionDone Supervisor::recycleWorker(uint64_t processId, const std::string& by) {

@@ -363,6 +363,7 @@ class PlainZygote {
     const std::string how = mode();
     if (how == "zygote-exits") return 7;
     if (how == "zygote-silent") pauseForEver();
+    while (mode() == "zygote-waits") ::usleep(5000);
     if (how == "zygote-garbage") sendGarbage(control_.fd());
     if (how == "zygote-fails") {
       control_.send(ZygoteFailed{"No module named 'torch'"});

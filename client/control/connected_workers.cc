@@ -51,6 +51,8 @@ void ConnectedWorkers::handle(ipc::Frame& frame) {
       return callTimeOver(ipc::decodeMessage<ipc::CallTimeOver>(frame));
     case ipc::MessageType::kDrain:
       return drain(ipc::decodeMessage<ipc::Drain>(frame).text);
+    case ipc::MessageType::kPauseCalls:
+      return pause(ipc::decodeMessage<ipc::PauseCalls>(frame).paused);
     default:
       throw ipc::ProtocolError("a message type that clients do not receive");
   }
@@ -77,6 +79,7 @@ void ConnectedWorkers::introduce(const ipc::IntroduceWorker& message, ipc::Frame
     base::MutexLock lock(mutex_);
     channels_[message.epoch] = channel;
     if (refusing_) channel->refuseRequests(drainText_);
+    if (paused_) channel->pauseRequests(true);
   }
   // The worker handles what is in the ring when it first looks at it before any call.
   extendPath(*channel);
@@ -205,6 +208,17 @@ void ConnectedWorkers::drain(const std::string& text) {
     if (!pools_.empty()) pool = pools_.begin()->second.lock();
   }
   if (!pool || pool->drain(text)) drained();
+}
+
+void ConnectedWorkers::pause(bool paused) {
+  {
+    base::MutexLock lock(mutex_);
+    paused_ = paused;
+    for (const auto& [epoch, channel] : channels_) channel->pauseRequests(paused);
+  }
+  logToPools(LogLevel::kWarning,
+             paused ? "an operator of the shared supervisor has paused this program: its calls wait"
+                    : "an operator's pause is over: calls go on");
 }
 
 void ConnectedWorkers::drained() noexcept {

@@ -99,6 +99,7 @@ class ConnectedWorkers {
   void retire(uint64_t epoch);
   void callTimeOver(const ipc::CallTimeOver& message);
   void drain(const std::string& text);
+  void pause(bool paused);
   std::shared_ptr<WorkerLink> channelOf(uint64_t epoch);
   std::shared_ptr<PoolEvents> poolOf(uint32_t pool);
   std::vector<std::shared_ptr<PoolEvents>> livingPools();
@@ -119,6 +120,7 @@ class ConnectedWorkers {
   std::string lostReason_ ISOPOOL_GUARDED_BY(mutex_);
   std::string drainText_ ISOPOOL_GUARDED_BY(mutex_);
   bool refusing_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  bool paused_ ISOPOOL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace isopool::client

@@ -198,6 +198,14 @@ void WorkerLink::refuseRequests(const std::string& text) {
   refusal_ = text;
 }
 
+void WorkerLink::pauseRequests(bool paused) {
+  {
+    base::MutexLock lock(publishMutex_);
+    paused_ = paused;
+  }
+  slotFreed_.notify_all();
+}
+
 void WorkerLink::detached() {
   memory_->expectNoMoreSegments();
   markDead();
@@ -380,6 +388,11 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
       dropBlob();
       throw SupervisorLost(refusal_);
     }
+    if (paused_) [[unlikely]] {
+      if (waitsInPause(deadline, cancellation, lock)) continue;
+      dropBlob();
+      return {nullptr, RequestOutcome::kWithdrawn};
+    }
     if (releasesWaiting_.load(std::memory_order_relaxed) > 0 && end.canPublish()) flushReleases();
     const PendingRequest& next = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
     if (next.use.load(std::memory_order_acquire) == PendingRequest::Use::kFree && end.canPublish())
@@ -425,6 +438,22 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
   }
   cancellation->enter(*this, request, nextSequence_);
   return {&publishNext(operation, draft, call, blob, workerMaySpin), RequestOutcome::kPending};
+}
+
+// Waits a while, with `lock` released. False if the caller gives the request up. Clang does not
+// follow a lock that is released meanwhile.
+bool WorkerLink::waitsInPause(const Deadline& deadline, CancellationToken* cancellation,
+                              base::MutexLock& lock) ISOPOOL_LOCKS_UNCHECKED {
+  constexpr milliseconds kLook(100);
+  if (isPast(deadline)) return false;
+  const auto look = Clock::now() + kLook;
+  slotFreed_.wait_until(lock, deadline ? std::min(*deadline, look) : look);
+  if (cancellation == nullptr) return true;
+  // A program's function may take its time.
+  lock.unlock();
+  const bool takenBack = cancellation->requested() || cancellation->stops();
+  lock.lock();
+  return !takenBack;
 }
 
 // Publishes the call in the next slot, which is free.

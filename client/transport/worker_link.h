@@ -170,6 +170,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   void callTimeOver(uint64_t sequence, const std::string& text);
   /// From here on new requests throw SupervisorLost with this text; those in flight continue.
   void refuseRequests(const std::string& text);
+  /// While `paused`, exchange() waits before it sends a request, as it waits for room. Requests that
+  /// were sent go on, and so does notify().
+  void pauseRequests(bool paused);
   /// Call when the worker, which lives on, has unmapped all memory of this process: ends the
   /// channel and frees what was lent to the worker.
   void detached();
@@ -257,6 +260,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   };
   Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                     bool workerMaySpin, CancellationToken* cancellation);
+  bool waitsInPause(const Deadline& deadline, CancellationToken* cancellation,
+                    base::MutexLock& lock) ISOPOOL_REQUIRES(publishMutex_);
   void placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
   PendingRequest& publishNext(ipc::Operation operation, RequestDraft& draft,
@@ -326,6 +331,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   uint64_t nextSequence_ ISOPOOL_GUARDED_BY(publishMutex_) = 1;   // counts as ClientEnd does
   ipc::SpinBudget workerSpin_ ISOPOOL_GUARDED_BY(publishMutex_);  // of the worker, between calls
   std::string refusal_ ISOPOOL_GUARDED_BY(publishMutex_);
+  bool paused_ ISOPOOL_GUARDED_BY(publishMutex_) = false;
   UnheardCalls unheard_ ISOPOOL_GUARDED_BY(publishMutex_);
   base::RunningTime time_ ISOPOOL_GUARDED_BY(publishMutex_);  // looked at while threads wait
   struct PostponedKill {

@@ -242,6 +242,14 @@ struct Drain {
   MSGPACK_DEFINE_ARRAY(text)
 };
 
+/// An operator wants the client to publish no calls, or to go on. What the client has published may
+/// run. The latest message holds. Since version 4.
+struct PauseCalls {
+  static constexpr MessageType kType = MessageType::kPauseCalls;
+  bool paused = false;
+  MSGPACK_DEFINE_ARRAY(paused)
+};
+
 /// A new worker process, for a slot or as the spare. The client maps the channel and answers
 /// kChannelMapped; the worker then attaches (WorkerControl::attached). Descriptors: the worker's
 /// pidfd, the client's control segment, the worker's control segment, the first output segment

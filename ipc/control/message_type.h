@@ -7,7 +7,8 @@
 /// Each is one msgpack array in one frame (ipc/control/frame.h), with the descriptors that its
 /// comment lists, in that order. Fields may be added only at an array's end, and only together with
 /// a new kProtocolVersion. The messages are in client_messages.h, operator_messages.h,
-/// zygote_messages.h and worker_messages.h, by the process at the supervisor's other end.
+/// zygote_messages.h, worker_messages.h and guardian_messages.h, by the process at the supervisor's
+/// other end.
 namespace isopool::ipc {
 
 inline constexpr uint32_t kProtocolVersion = 5;
@@ -60,6 +61,7 @@ enum class MessageType : uint32_t {
   kActionDone,
   kInputSegmentReleased,
   kUnmapOutputSegment,
+  kPauseCalls,
   // supervisor -> zygote
   kForkWorker = 200,
   // zygote -> supervisor
@@ -87,6 +89,12 @@ enum class MessageType : uint32_t {
   kForbiddenAct,
   kInputSegmentUnmapped,
   kRetireOutputSegment,
+  // supervisor -> its guardian
+  kStartSuccessor = 600,
+  kServes,
+  // guardian -> supervisor
+  kSuccessorServes = 700,
+  kSuccessorEnded,
 };
 
 }  // namespace isopool::ipc

@@ -35,7 +35,11 @@ enum class Action : uint32_t {
   kEvictClient = 1,  ///< ends the connection of the client with the number `target`
   kRecycleWorker,    ///< replaces the worker whose process id is `target`
   kRecycleSlot,      ///< replaces the worker that serves slot `target` of `group`
-  kRecycleAll        ///< replaces all workers that serve now, one of each group at a time
+  kRecycleAll,       ///< replaces all workers that serve now, one of each group at a time
+  kPauseClient,      ///< the client with the number `target` publishes no calls
+  kResumeClient,     ///< ends that
+  kDrain,            ///< ends the supervisor as SIGTERM does
+  kRestart           ///< starts another supervisor that takes over the address, and ends this one
 };
 
 /// An operator requests an action: only the supervisor's own user and root may. The supervisor
@@ -46,7 +50,10 @@ struct RequestAction {
   uint32_t action = 0;  ///< an Action
   uint64_t target = 0;
   std::string group;  ///< ReportedWorker::group; empty if the action needs none
-  MSGPACK_DEFINE_ARRAY(token, action, target, group)
+  /// kEvictClient: for how long programs of its user and its name are refused. kPauseClient: for
+  /// how long; 0: until the client is resumed or leaves.
+  uint64_t milliseconds = 0;
+  MSGPACK_DEFINE_ARRAY(token, action, target, group, milliseconds)
 };
 
 // ---- supervisor -> operator -----------------------------------------------------------------
@@ -186,7 +193,7 @@ struct ReportedClient {
   std::string program;
   std::string clientClass;  ///< class of the configuration; empty: none matches
   uint32_t share = 1;       ///< its turns in relation to those of a client with share 1
-  std::string state;        ///< greeting, attached, quarantined, draining
+  std::string state;        ///< greeting, attached, quarantined, paused, draining
   uint64_t attachedMilliseconds = 0;
   uint32_t slots = 0;        ///< of its pool; several may share a worker
   uint64_t queuedCalls = 0;  ///< that no worker has taken: in its rings, or as ReportCalls states
@@ -258,13 +265,14 @@ struct Report {
   std::vector<ReportedCount> droppedOutput;  ///< lines of workers that were not logged, by reason
   uint64_t memoryUsed = 0;   ///< of the control group that is nearest to its limit, or the machine
   uint64_t memoryLimit = 0;  ///< of the same; 0: not known
+  std::string successor;    ///< "starting", or why the last one did not serve; else empty
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
                        uptimeMilliseconds, pythonVersion, torchVersion, sandbox, missingProtections,
                        restarts, recycled, unfit, zygoteRestarts, sharedBytes, refusedConnections,
                        workers, slots, clients, models, complete, groups, classes,
                        recentMilliseconds, refusedPrograms, clientLimit, openDescriptors,
                        descriptorLimit, clientDescriptors, lostLogLines, droppedOutput, memoryUsed,
-                       memoryLimit)
+                       memoryLimit, successor)
 };
 
 }  // namespace isopool::ipc

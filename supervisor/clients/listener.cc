@@ -19,6 +19,7 @@
 #include "base/log/log.h"
 #include "base/running_time.h"
 #include "base/unix_address.h"
+#include "supervisor/processes/service_manager.h"
 
 namespace isopool::supervisor {
 
@@ -118,6 +119,22 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   return listening;
 }
 
+ListeningSocket inherited(base::Fd socket, base::Fd lock) {
+  ListeningSocket listening;
+  listening.socket = std::move(socket);
+  listening.lock = std::move(lock);
+  if (!listening.lock.valid()) return listening;
+  listening.path = pathOfSocket(listening.socket);
+  listening.file = fileAt(listening.path);
+  return listening;
+}
+
+bool isTakenOver(const ListeningSocket& closed) {
+  if (closed.path.empty()) return false;
+  const std::pair<dev_t, ino_t> present = fileAt(closed.path);
+  return present != std::pair<dev_t, ino_t>() && present != closed.file;
+}
+
 Listener::Listener(base::EventLoop& loop, ListeningSocket socket,
                    std::function<void(base::Fd)> accepted)
     : loop_(loop), socket_(std::move(socket)), accepted_(std::move(accepted)), retry_(loop) {
@@ -126,7 +143,27 @@ Listener::Listener(base::EventLoop& loop, ListeningSocket socket,
 }
 
 Listener::~Listener() {
+  if (socket_.socket.valid()) removeFile();
+}
+
+void Listener::close() {
+  // The kernel would end the connections of the backlog without a reason. Those of a socket that
+  // the service manager made wait for the next supervisor.
+  for (int batch = 0; !socket_.path.empty() && batch < kBacklog / kAcceptedAtOnce; ++batch) {
+    if (!accept()) break;
+  }
+  removeFile();
+  leaveToSuccessor();
+}
+
+void Listener::leaveToSuccessor() {
+  retry_.cancel();
   watch_.reset();
+  socket_.socket.close();
+  socket_.lock.close();
+}
+
+void Listener::removeFile() const {
   // Another supervisor may have made a new file at this path.
   if (!socket_.path.empty() && fileAt(socket_.path) == socket_.file) {
     ::unlink(socket_.path.c_str());
@@ -138,7 +175,8 @@ void Listener::watch() {
   watch_->onReadable([this] { accept(); });
 }
 
-void Listener::accept() {
+// False if no connection waits, or none can be accepted now.
+bool Listener::accept() {
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     base::Fd connection(
         ::accept4(socket_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -147,14 +185,15 @@ void Listener::accept() {
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
     // Out of descriptors, the connection stays pending: retry later instead of busy waiting.
     base::log(base::LogLevel::kError,
               std::string("connections can't be accepted, will retry: ") + std::strerror(errno));
     watch_.reset();
     retry_.setAfter(kOutOfDescriptors, [this] { watch(); });
-    return;
+    return false;
   }
+  return true;
 }
 
 }  // namespace isopool::supervisor

@@ -28,6 +28,11 @@ struct ListeningSocket {
 /// process has one thread: it changes the umask for a moment. Throws std::runtime_error with one
 /// line.
 ListeningSocket listenAt(const std::string& path, const std::string& group);
+/// The socket that a predecessor has made, with its lock; without a lock the service manager made
+/// it.
+ListeningSocket inherited(base::Fd socket, base::Fd lock);
+/// True if another supervisor listens at the path of a socket that this process has made and closed.
+bool isTakenOver(const ListeningSocket& closed);
 
 /// Accepts connections on the event loop and never blocks. Without free descriptors it logs that,
 /// and tries again after 100 ms; connections wait meanwhile. Does not check the peers. Not
@@ -42,9 +47,18 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
+  /// What a successor needs to listen at the same socket.
+  const ListeningSocket& socket() const { return socket_; }
+  /// Accepts no more connections, and releases the address: another supervisor may take it.
+  void close();
+  /// The same for a socket that a successor has: connections that wait are the successor's, and so
+  /// are the file and the lock.
+  void leaveToSuccessor();
+
  private:
-  void accept();
+  bool accept();
   void watch();
+  void removeFile() const;
 
   base::EventLoop& loop_;
   ListeningSocket socket_;

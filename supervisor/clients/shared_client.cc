@@ -22,6 +22,7 @@ using ipc::ProtocolError;
 namespace {
 
 constexpr size_t kLongestProgramName = 64;
+constexpr uint32_t kFirstProtocolWithPauses = 4;
 
 }  // namespace
 
@@ -31,6 +32,7 @@ SharedClient::SharedClient(Services& services, ClientId id, base::Fd socket, con
       peer_(peer),
       events_(std::move(events)),
       handshake_(services.loop),
+      pauseEnd_(services.loop),
       program_(printable(services.processes.programOf(peer.processId), kLongestProgramName)) {
   handshake_.setAfter(services.options.handshakeTimeout, [this] {
     refuse("it sent no Hello within " + std::to_string(services_.options.handshakeTimeout.count()) +
@@ -47,18 +49,49 @@ std::string SharedClient::describe() const {
          std::to_string(peer_.processId) + ", user " + std::to_string(peer_.userId) + ")";
 }
 
-void SharedClient::drain(const std::string& text) {
+void SharedClient::drain(const std::string& text, bool hasSuccessor) {
   if (over() || std::exchange(draining_, true)) return;
-  if (welcomed() && !isOperator()) send(ipc::Drain{text});
+  hasSuccessor_ = hasSuccessor;
+  drainText_ = text;
+  if (paused_) resume();
+  sendDrain();
+}
+
+void SharedClient::sendDrain() {
+  if (welcomed() && !isOperator()) send(ipc::Drain{drainText_});
   ipc::reachCrashPoint(ipc::CrashPoint::kDrainSent);
 }
 
-bool SharedClient::drained() const {
-  if (over() || isOperator() || !welcomed() || group_ == nullptr) return true;
+bool SharedClient::drained() {
+  if (over() || isOperator()) return true;
+  if (!welcomed() || group_ == nullptr) return !hasSuccessor_;
   if (!drainAcknowledged_) return false;
+  // The client publishes no more calls: what has ended stays ended.
   const auto& workers = group_->workers();
-  return std::none_of(workers.begin(), workers.end(),
-                      [&](const auto& entry) { return entry.second->busyWith(id()); });
+  callsEnded_ = callsEnded_ || std::none_of(workers.begin(), workers.end(), [&](const auto& entry) {
+                  return entry.second->busyWith(id());
+                });
+  return callsEnded_;
+}
+
+std::string SharedClient::pause(base::Milliseconds time) {
+  if (!welcomed()) return describe() + " is not attached yet";
+  if (protocolVersion() < kFirstProtocolWithPauses) {
+    return describe() + " has a library of an older version, which can't be paused";
+  }
+  paused_ = true;
+  send(ipc::PauseCalls{true});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPauseSent);
+  pauseEnd_.cancel();
+  if (time.count() != 0) pauseEnd_.setAfter(time, [this] { resume(); });
+  return {};
+}
+
+void SharedClient::resume() {
+  pauseEnd_.cancel();
+  paused_ = false;
+  send(ipc::PauseCalls{false});
+  base::log(base::LogLevel::kInfo, describe() + " goes on after its pause");
 }
 
 // ---- messages from the client -----------------------------------------------------------------
@@ -111,12 +144,12 @@ std::string SharedClient::admit(const ipc::Hello& hello, const base::Fd& pidfd) 
   } catch (const base::SystemCallError& error) {
     return std::string("isopoold can't read the client's pidfd: ") + error.what();
   }
+  if (!hello.program.empty()) program_ = printable(hello.program, kLongestProgramName);
   if (hello.role == static_cast<uint32_t>(ipc::ClientRole::kProgram)) {
-    std::string refusal = events_.whyNoMorePrograms();
+    std::string refusal = events_.whyNoMorePrograms(program_);
     if (!refusal.empty()) return refusal;
   }
   handshake_.cancel();
-  if (!hello.program.empty()) program_ = printable(hello.program, kLongestProgramName);
   class_ = chosenClass();
   return {};
 }
@@ -132,6 +165,7 @@ void SharedClient::welcome() {
              {"program", program_},
              {"client_pid", peer_.processId},
              {"user", peer_.userId}});
+  if (draining_) sendDrain();
 }
 
 void SharedClient::openPool(PoolId pool, uint32_t workers) {
@@ -242,6 +276,7 @@ void SharedClient::takePackage(const ipc::LoadPackage& message,
 
 void SharedClient::leaveGroup() {
   handshake_.cancel();
+  pauseEnd_.cancel();
   if (group_ == nullptr) return;
   countCallsOfAll();
   group_->leave(*this);
@@ -329,7 +364,7 @@ ipc::ReportedClient SharedClient::report() {
     entry.share = its->share;
   }
   entry.program = program_;
-  entry.state = !welcomed() ? "greeting" : draining_ ? "draining" : "attached";
+  entry.state = !welcomed() ? "greeting" : draining_ ? "draining" : paused_ ? "paused" : "attached";
   entry.slots = static_cast<uint32_t>(slotIndices_.size());
   if (group_ == nullptr) return entry;
   if (const auto own = group_->quarantineOf(id())) {

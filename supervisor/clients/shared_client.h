@@ -36,21 +36,34 @@ class SharedClient final : public Client {
     std::function<ipc::ActionDone(const ipc::RequestAction&)> act;
     /// Returns how many descriptors isopoold keeps for packages and segments of all clients.
     std::function<size_t()> descriptorsOfClients;
-    /// Returns why no more programs are served; empty: the client may attach as a program.
-    std::function<std::string()> whyNoMorePrograms;
+    /// Returns why no more programs of this name are served; empty: the client may attach.
+    std::function<std::string(const std::string& program)> whyNoMorePrograms;
   };
 
   SharedClient(Services& services, ClientId id, base::Fd socket, const Peer& peer, Events events);
   ~SharedClient() override;
 
-  /// Sends Drain: the client shall publish no more calls.
-  void drain(const std::string& text);
-  /// True once the client has acknowledged Drain, and no call of it is in flight.
-  bool drained() const;
+  /// Sends Drain: the client shall publish no more calls. Resumes it first: calls that it has
+  /// accepted shall end. `hasSuccessor`: another supervisor serves the address.
+  void drain(const std::string& text, bool hasSuccessor);
+  /// True once the client has acknowledged Drain, and no call of it is in flight. A program that has
+  /// no pool yet opens one if there is a successor, because only a manager that has a pool attaches
+  /// to the successor by itself.
+  bool drained();
+  /// True if a manager in the client can attach to a successor without losing a call.
+  bool mayMove() { return group_ != nullptr && drainAcknowledged_ && drained(); }
+
+  /// Asks the client to publish no more calls, for this time; 0: until resume(). Returns an empty
+  /// text, or the reason why it can't.
+  std::string pause(base::Milliseconds time);
+  /// Ends that.
+  void resume();
+  bool isPaused() const { return paused_; }
 
   /// "client 7 (trader, pid 4711, user 1000)".
   std::string describe() const override;
   const Peer& peer() const { return peer_; }
+  const std::string& program() const { return program_; }
   /// True for a program after its Hello.
   bool isServedProgram() const { return saidHello() && !isOperator(); }
   using Client::isOperator;
@@ -82,6 +95,7 @@ class SharedClient final : public Client {
   void onOwnQuarantine(const ClientHolds::ClientQuarantine& quarantine) override;
   void onNoWorkers(const std::string&) override {}  // its slots are reported one by one
 
+  void sendDrain();
   void handleOperator(const ipc::Frame& frame);
   void assign(uint32_t own, base::Epoch epoch);
   const ClientClass* ownClass() const;
@@ -90,10 +104,15 @@ class SharedClient final : public Client {
   const Peer peer_;
   const Events events_;
   base::TimeLimit handshake_;
+  base::Timer pauseEnd_;
   std::string program_;
   std::string class_;  ///< the name of its class from its Hello on; empty: none
+  bool paused_ = false;
+  std::string drainText_;
   bool draining_ = false;
+  bool hasSuccessor_ = false;
   bool drainAcknowledged_ = false;
+  bool callsEnded_ = false;  ///< after that
   ClassTotals counted_;        ///< what addNewTo() has added
   uint32_t waitingCalls_ = 0;  ///< that the client holds back, as it has last reported
   StallClock stall_;

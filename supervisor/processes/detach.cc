@@ -110,10 +110,14 @@ InheritedLimits detach(const std::string& folders) {
   return becomeSupervisor();
 }
 
-InheritedLimits detachStandalone(const std::string& folders,
-                                 std::optional<NotificationRelay> relay) {
+Detached detachStandalone(const std::string& folders, std::optional<NotificationRelay> relay) {
   resetSignalHandlers();
-  continueUnderForegroundGuardian(folders, std::move(relay));
+  base::Fd guardian = continueUnderForegroundGuardian(folders, std::move(relay));
+  return {becomeSupervisor(), std::move(guardian)};
+}
+
+InheritedLimits detachSuccessor() {
+  resetSignalHandlers();
   return becomeSupervisor();
 }
 

@@ -27,7 +27,13 @@ InheritedLimits detach(const std::string& folders = {});
 /// guardian (see continueUnderForegroundGuardian()), and the function returns in the supervisor.
 /// The guardian closes its copies of all descriptors, and forwards `relay`. SIGTERM and SIGHUP stay
 /// blocked.
-InheritedLimits detachStandalone(const std::string& folders = {},
-                                 std::optional<NotificationRelay> relay = {});
+struct Detached {
+  InheritedLimits limits;
+  base::Fd guardian;  ///< what continueUnderForegroundGuardian() returned
+};
+Detached detachStandalone(const std::string& folders = {},
+                          std::optional<NotificationRelay> relay = {});
+/// The same for a successor (succession.h), which has a guardian already.
+InheritedLimits detachSuccessor();
 
 }  // namespace isopool::supervisor

@@ -5,19 +5,26 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <initializer_list>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/close_descriptors.h"
-#include "base/fd.h"
 #include "base/procfs.h"
 #include "base/system_call.h"
+#include "ipc/control/frame.h"
+#include "ipc/control/guardian_messages.h"
 #include "ipc/crash_point.h"
+#include "supervisor/processes/succession.h"
 #include "supervisor/processes/worker_folders.h"
 
 namespace isopool::supervisor {
@@ -39,11 +46,6 @@ void killAllDescendants() {
   do {
     for (const pid_t child : base::childrenOf(::getpid())) ::kill(child, SIGKILL);
   } while (waitForOne(-1) != -1);
-}
-
-void cleanUp(const std::string& folders) {
-  killAllDescendants();
-  removeLeftovers(folders);
 }
 
 sigset_t setOf(std::initializer_list<int> signals) {
@@ -72,53 +74,258 @@ int asPassedOn(const signalfd_siginfo& info) {
   return signal == SIGINT || hangUp ? SIGTERM : signal;
 }
 
-// Reaps all dead children. Returns the status of the guarded one, if it was among them.
-std::optional<int> reapChildren(pid_t guarded) {
-  std::optional<int> found;
-  for (;;) {
-    int status = 0;
-    const pid_t reaped = ::waitpid(-1, &status, WNOHANG);
-    if (reaped == guarded) found = status;
-    if (reaped == 0 || (reaped == -1 && errno != EINTR)) return found;
-  }
-}
-
-/// The guardian of a supervisor in the foreground, after it has lost all descriptors but its own.
+/// The guardian of supervisors in the foreground, after it has lost all descriptors but its own. One
+/// of them serves. It may have a successor that starts, and predecessors that end.
 class ForegroundGuardian {
  public:
-  ForegroundGuardian(pid_t guarded, base::Fd signals, std::optional<NotificationRelay> relay)
-      : guarded_(guarded), signals_(std::move(signals)), relay_(std::move(relay)) {}
+  ForegroundGuardian(pid_t guarded, base::Fd link, base::Fd signals,
+                     std::optional<NotificationRelay> relay, const std::string& folders)
+      : signals_(std::move(signals)), program_(SupervisorProgram::ofThisProcess()) {
+    serving_ = {guarded, ipc::ControlSocket(std::move(link)), std::move(relay), folders, {}};
+  }
 
-  /// Returns the status with which the supervisor has ended, as from waitpid().
+  /// Returns the status, as from waitpid(), with which the supervisor that serves has ended, when
+  /// its predecessors have ended, too, unless it failed.
   int awaitEnd() {
-    for (;;) {
+    while (!ended_) {
       awaitEvent();
-      if (relay_) relay_->forward();
-      signalfd_siginfo info{};
-      while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
-        if (info.ssi_signo != SIGCHLD) {
-          // The child is not reaped yet, so the pid is still its own.
-          ::kill(guarded_, asPassedOn(info));
-        } else if (const std::optional<int> status = reapChildren(guarded_)) {
-          if (relay_) relay_->forward();
-          return *status;
-        }
+      if (serving_.relay) serving_.relay->forward();
+      readMessages();
+      readSignals();
+      killLate();
+    }
+    return *ended_;
+  }
+  /// Of all its supervisors.
+  std::vector<std::string> folders() const {
+    std::vector<std::string> all{serving_.folders};
+    if (successor_) all.push_back(successor_->folders);
+    for (const Guarded& each : predecessors_) all.push_back(each.folders);
+    all.insert(all.end(), abandoned_.begin(), abandoned_.end());
+    return all;
+  }
+
+ private:
+  struct Guarded {
+    pid_t pid = 0;  ///< 0: it has ended
+    ipc::ControlSocket link;
+    std::optional<NotificationRelay> relay;
+    std::string folders;
+    std::optional<base::TimePoint> giveUp;  ///< when it is killed: a successor, or a predecessor
+  };
+
+  void awaitEvent() const {
+    constexpr int kRetry = 100;  // ms
+    const bool blocked = serving_.relay && serving_.relay->blocked();
+    std::vector<pollfd> awaited{
+        {signals_.get(), POLLIN, 0},
+        {serving_.relay && !blocked ? serving_.relay->input().get() : -1, POLLIN, 0},
+        {serving_.link.fd(), POLLIN, 0}};
+    if (successor_) awaited.push_back({successor_->link.fd(), POLLIN, 0});
+    const bool mayBeLate = successor_ || !predecessors_.empty();
+    ::poll(awaited.data(), awaited.size(), blocked ? kRetry : mayBeLate ? kLook : -1);
+  }
+
+  // ---- messages ------------------------------------------------------------------------------
+
+  void readMessages() {
+    for (const ipc::Frame& frame : framesOf(serving_.link)) {
+      if (frame.type == ipc::MessageType::kStartSuccessor) startSuccessor(frame);
+    }
+    if (!successor_) return;
+    for (const ipc::Frame& frame : framesOf(successor_->link)) {
+      if (frame.type == ipc::MessageType::kServes) return successorServes();
+    }
+  }
+
+  static std::vector<ipc::Frame> framesOf(ipc::ControlSocket& link) {
+    std::vector<ipc::Frame> frames;
+    if (!link.valid()) return frames;
+    try {
+      const bool gone = link.receive() == ipc::ReceiveResult::kPeerGone;
+      while (std::optional<ipc::Frame> frame = link.next()) frames.push_back(*std::move(frame));
+      if (gone) link.close();
+    } catch (const std::exception&) {
+      link.close();  // its supervisor reports that a restart fails
+    }
+    return frames;
+  }
+
+  void startSuccessor(const ipc::Frame& frame) {
+    if (successor_) return tellServing(ipc::SuccessorEnded{"another one is being started"});
+    try {
+      if (passedOnTheEnd_) throw std::runtime_error("the service is shutting down");
+      start(frame);
+      ipc::reachCrashPoint(ipc::CrashPoint::kSuccessorSpawned);
+    } catch (const std::exception& error) {
+      successor_.reset();
+      tellServing(ipc::SuccessorEnded{error.what()});
+    }
+  }
+
+  void start(const ipc::Frame& frame) {
+    const auto request = ipc::decodeMessage<ipc::StartSuccessor>(frame);
+    if (frame.descriptors.size() < 4) throw ipc::ProtocolError("descriptors are missing");
+    std::vector<base::Fd> given;
+    for (const base::Fd& each : frame.descriptors) given.push_back(each.duplicate());
+    auto [ours, theirs] = ipc::ControlSocket::makePair();
+    Inheritance inheritance;
+    inheritance.guardian = std::move(theirs);
+    inheritance.socket = std::move(given[3]);
+    if (given.size() > 4) inheritance.lock = std::move(given[4]);
+    inheritance.folders = reserveWorkerFolders();
+    Guarded& next = successor_.emplace();
+    next.link = ipc::ControlSocket(std::move(ours));
+    next.folders = inheritance.folders;
+    next.giveUp = std::chrono::steady_clock::now() + base::Milliseconds(request.startMilliseconds);
+    if (serving_.relay) {
+      int ends[2];
+      base::checkSystemCall(
+          ::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), "socketpair");
+      inheritance.notifications = base::Fd(ends[0]);
+      next.relay = serving_.relay->forAnother(base::Fd(ends[1]));
+    }
+    drainTime_ = base::Milliseconds(request.drainMilliseconds);
+    next.pid = program_.start(
+        given, inheritance,
+        request.watchdogMicroseconds != 0 ? std::to_string(request.watchdogMicroseconds) : "");
+  }
+
+  void successorServes() {
+    Guarded former = std::exchange(serving_, *std::move(successor_));
+    successor_.reset();
+    serving_.giveUp.reset();
+    // Its notifications are of no more interest: it ends, the service does not.
+    former.relay.reset();
+    former.giveUp = std::chrono::steady_clock::now() + drainTime_;
+    former.link.send(ipc::SuccessorServes{}, {}, base::Milliseconds(0));
+    predecessors_.push_back(std::move(former));
+    ipc::reachCrashPoint(ipc::CrashPoint::kSuccessorAnnounced);
+  }
+
+  template <typename Message>
+  void tellServing(const Message& message) {
+    if (serving_.link.valid()) serving_.link.send(message, {}, base::Milliseconds(0));
+  }
+
+  // ---- signals and ends ----------------------------------------------------------------------
+
+  void readSignals() {
+    signalfd_siginfo info{};
+    while (!ended_ && ::read(signals_.get(), &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo == SIGCHLD) {
+        reapChildren();
+      } else {
+        passOn(asPassedOn(info));
       }
     }
   }
 
- private:
-  void awaitEvent() const {
-    constexpr int kRetry = 100;  // ms
-    const bool blocked = relay_ && relay_->blocked();
-    pollfd awaited[] = {{signals_.get(), POLLIN, 0},
-                        {relay_ && !blocked ? relay_->input().get() : -1, POLLIN, 0}};
-    ::poll(awaited, 2, blocked ? kRetry : -1);
+  // The children are not reaped yet, so the pids are still theirs.
+  void passOn(int signal) {
+    if (serving_.pid != 0) ::kill(serving_.pid, signal);
+    if (successor_) ::kill(successor_->pid, signal);
+    if (signal == SIGHUP) return;  // those that drain need no new settings
+    passedOnTheEnd_ = true;
+    for (const Guarded& each : predecessors_) ::kill(each.pid, signal);
   }
 
-  const pid_t guarded_;
+  void killLate() {
+    const auto isLate = [now = std::chrono::steady_clock::now()](const Guarded& each) {
+      return each.giveUp && now > *each.giveUp;
+    };
+    if (successor_ && isLate(*successor_)) ::kill(successor_->pid, SIGKILL);
+    for (const Guarded& each : predecessors_) {
+      if (isLate(each)) ::kill(each.pid, SIGKILL);
+    }
+  }
+
+  void reapChildren() {
+    for (;;) {
+      int status = 0;
+      const pid_t reaped = ::waitpid(-1, &status, WNOHANG);
+      if (reaped == -1 && errno == EINTR) continue;
+      if (reaped <= 0) break;
+      if (reaped == serving_.pid) {
+        servingEnded(status);
+      } else if (successor_ && reaped == successor_->pid) {
+        successorEnded(status);
+      } else {
+        predecessorEnded(reaped);
+      }
+    }
+    if (strangersLeft_) killStrangers();
+    if (strangersLeft_) return;
+    for (const std::string& each : std::exchange(abandoned_, {})) removeLeftovers(each);
+  }
+
+  void servingEnded(int status) {
+    if (serving_.relay) serving_.relay->forward();
+    serving_.pid = 0;
+    if (successor_) {
+      // It has the listening socket: connections wait until it serves.
+      const std::string folders = std::exchange(serving_, *std::move(successor_)).folders;
+      successor_.reset();
+      return clearAfter(folders);
+    }
+    lastStatus_ = status;
+    // Another one shall be started soon if this one failed.
+    if (predecessors_.empty() || !WIFEXITED(status) || WEXITSTATUS(status) != 0) ended_ = status;
+  }
+
+  void successorEnded(int status) {
+    const std::string folders = successor_->folders;
+    successor_.reset();
+    tellServing(ipc::SuccessorEnded{"it ended before it served, " +
+                                    (WIFEXITED(status)
+                                         ? "with exit code " + std::to_string(WEXITSTATUS(status))
+                                         : "by signal " + std::to_string(WTERMSIG(status))) +
+                                    "; its lines of the log have the reason"});
+    clearAfter(folders);
+  }
+
+  void predecessorEnded(pid_t reaped) {
+    const auto found = std::find_if(predecessors_.begin(), predecessors_.end(),
+                                    [&](const Guarded& each) { return each.pid == reaped; });
+    if (found == predecessors_.end()) return;
+    const std::string folders = found->folders;
+    predecessors_.erase(found);
+    clearAfter(folders);
+    if (serving_.pid == 0 && predecessors_.empty()) ended_ = lastStatus_;
+  }
+
+  // A supervisor has ended, and others go on: first its processes end, then their folders.
+  void clearAfter(const std::string& folders) {
+    strangersLeft_ = true;
+    abandoned_.push_back(folders);
+  }
+
+  // The orphans of a supervisor become this process's children when it ends, and theirs when they
+  // end. Process 1 also gets orphans that no supervisor has ever had, which it leaves alone.
+  void killStrangers() {
+    strangersLeft_ = false;
+    if (::getpid() == 1) return;
+    for (const pid_t child : base::childrenOf(::getpid())) {
+      const bool guarded = child == serving_.pid || (successor_ && child == successor_->pid) ||
+                           std::any_of(predecessors_.begin(), predecessors_.end(),
+                                       [&](const Guarded& each) { return each.pid == child; });
+      if (!guarded && ::kill(child, SIGKILL) == 0) strangersLeft_ = true;
+    }
+  }
+
+  static constexpr int kLook = 1000;  // ms; between two looks for a supervisor that is late
+
   base::Fd signals_;
-  std::optional<NotificationRelay> relay_;
+  const SupervisorProgram program_;
+  Guarded serving_;
+  std::optional<Guarded> successor_;
+  std::vector<Guarded> predecessors_;
+  base::Milliseconds drainTime_{0};
+  bool strangersLeft_ = false;
+  std::vector<std::string> abandoned_;  ///< folders of supervisors that have ended
+  bool passedOnTheEnd_ = false;
+  int lastStatus_ = 0;
+  std::optional<int> ended_;
 };
 
 }  // namespace
@@ -135,12 +342,13 @@ void continueUnderGuardian(const std::string& folders) {
   ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
   waitForOne(guarded);
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
-  cleanUp(folders);
+  killAllDescendants();
+  removeLeftovers(folders);
   ::_exit(0);
 }
 
-void continueUnderForegroundGuardian(const std::string& folders,
-                                     std::optional<NotificationRelay> relay) {
+base::Fd continueUnderForegroundGuardian(const std::string& folders,
+                                         std::optional<NotificationRelay> relay) {
   base::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   // The parent process may have left SIGCHLD ignored: then it would not arrive.
   ::signal(SIGCHLD, SIG_DFL);
@@ -149,18 +357,23 @@ void continueUnderForegroundGuardian(const std::string& folders,
   const sigset_t awaited = setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD});
   base::Fd signals(
       base::checkSystemCall(::signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
+  auto [ours, theirs] = ipc::ControlSocket::makePair();
   const pid_t guardian = ::getpid();
   const pid_t guarded = base::checkSystemCall(::fork(), "fork");
   if (guarded != 0) {
+    theirs.close();
     ::prctl(PR_SET_NAME, kName);
     // Closes the listening socket, too: connections shall be refused when the supervisor has ended.
-    std::vector<int> kept{signals.get()};
+    std::vector<int> kept{signals.get(), ours.get()};
     if (relay) kept.insert(kept.end(), {relay->input().get(), relay->manager().get()});
     base::closeDescriptorsBut(kept, 0);
     ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
-    const int status = ForegroundGuardian(guarded, std::move(signals), std::move(relay)).awaitEnd();
+    ForegroundGuardian watching(guarded, std::move(ours), std::move(signals), std::move(relay),
+                                folders);
+    const int status = watching.awaitEnd();
     ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
-    cleanUp(folders);
+    killAllDescendants();
+    for (const std::string& each : watching.folders()) removeLeftovers(each);
     ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
   }
   base::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
@@ -169,6 +382,7 @@ void continueUnderForegroundGuardian(const std::string& folders,
   base::checkSystemCall(::setsid(), "setsid");
   const sigset_t handled = handledSignals();
   ::sigprocmask(SIG_SETMASK, &handled, nullptr);
+  return std::move(theirs);
 }
 
 }  // namespace isopool::supervisor

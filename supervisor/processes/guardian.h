@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/fd.h"
 #include "supervisor/processes/notification_relay.h"
 
 namespace isopool::supervisor {
@@ -29,7 +30,12 @@ void continueUnderGuardian(const std::string& folders);
 ///
 /// The guardian forwards `relay`, if there is one, and reaps all its children: in a container it
 /// may be process 1, to which the kernel gives orphans that the supervisor has never had.
-void continueUnderForegroundGuardian(const std::string& folders,
-                                     std::optional<NotificationRelay> relay);
+///
+/// Returns the supervisor's end of a control connection to the guardian, by which it may ask for a
+/// successor (GuardianLink). When the successor serves, it takes the place of the supervisor above,
+/// which ends without an effect on the guardian. The guardian passes on signals to both. If the
+/// supervisor ends while its successor starts, the successor takes its place at once.
+base::Fd continueUnderForegroundGuardian(const std::string& folders,
+                                         std::optional<NotificationRelay> relay);
 
 }  // namespace isopool::supervisor

@@ -14,10 +14,16 @@ GuardianLink::GuardianLink(base::EventLoop& loop, base::Fd socket, Events events
       connection_(loop, std::move(socket),
                   Connection::Events{.frame = [this](ipc::Frame& frame) { handle(frame); },
                                      // The kernel kills this process when its guardian ends.
-                                     .over = [](const std::string&) {},
+                                     .over =
+                                         [this](const std::string&) {
+                                           gone_ = true;
+                                           if (awaitsSuccessor_) ended("it has no guardian");
+                                         },
                                      .sent = nullptr}) {}
 
 void GuardianLink::startSuccessor(const ipc::StartSuccessor& request, int socket, int lock) {
+  if (gone_) return ended("it has no guardian");
+  awaitsSuccessor_ = true;
   if (lock >= 0) {
     connection_.send(request, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, lock});
   } else {
@@ -36,7 +42,12 @@ void GuardianLink::handle(const ipc::Frame& frame) {
     ipc::reachCrashPoint(ipc::CrashPoint::kSuccessorSeen);
     return events_.successorServes();
   }
-  events_.successorEnded(ipc::decodeMessage<ipc::SuccessorEnded>(frame).text);
+  ended(ipc::decodeMessage<ipc::SuccessorEnded>(frame).text);
+}
+
+void GuardianLink::ended(const std::string& text) {
+  awaitsSuccessor_ = false;
+  events_.successorEnded(text);
 }
 
 }  // namespace isopool::supervisor

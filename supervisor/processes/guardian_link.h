@@ -29,8 +29,11 @@ class GuardianLink {
 
  private:
   void handle(const ipc::Frame& frame);
+  void ended(const std::string& text);
 
   const Events events_;
+  bool awaitsSuccessor_ = false;
+  bool gone_ = false;
   Connection connection_;
 };
 

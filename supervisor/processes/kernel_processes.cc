@@ -59,9 +59,9 @@ void KernelProcesses::killGroup(pid_t leader) {
   if (groups_) groups_->kill(leader);
 }
 
-std::string KernelProcesses::makeControlGroups() {
+std::string KernelProcesses::makeControlGroups(bool successor) {
   try {
-    groups_.emplace();
+    groups_.emplace("", successor);
   } catch (const std::exception& error) {
     return error.what();
   }

@@ -21,7 +21,8 @@ class KernelProcesses final : public Processes {
 
   /// From now on each worker gets a control group of its own; see WorkerControlGroups. Returns an
   /// empty text, or why that is not possible. Call it before any process is started.
-  std::string makeControlGroups();
+  /// `successor`: another supervisor of the same guardian has made the groups.
+  std::string makeControlGroups(bool successor);
 
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
                     const base::Fd& control, const base::Fd& lifeline,

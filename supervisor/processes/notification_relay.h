@@ -21,6 +21,12 @@ class NotificationRelay {
   NotificationRelay(base::Fd manager, const base::UnixAddress& address, base::Fd input)
       : manager_(std::move(manager)), address_(address), input_(std::move(input)) {}
 
+  /// A relay of another supervisor's notifications to the same manager. Throws
+  /// base::SystemCallError.
+  NotificationRelay forAnother(base::Fd input) const {
+    return {manager_.duplicate(), address_, std::move(input)};
+  }
+
   /// Sends what the supervisor has written, as far as the manager takes it.
   void forward();
   /// True if the manager did not take a notification: call forward() again after a while. Else call

@@ -38,6 +38,11 @@ std::optional<uint64_t> numberIn(const std::optional<std::string>& text) {
   return number;
 }
 
+std::optional<std::chrono::microseconds> halfOf(const std::optional<uint64_t>& period) {
+  if (!period || *period < 2) return std::nullopt;
+  return std::chrono::microseconds(static_cast<int64_t>(*period / 2));
+}
+
 bool isUs(const std::optional<uint64_t>& pid) {
   return pid && *pid == static_cast<uint64_t>(::getpid());
 }
@@ -75,9 +80,16 @@ ServiceManager ServiceManager::fromEnvironment() {
   manager.socket_ = base::Fd(base::checkSystemCall(
       ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket"));
   manager.address_ = unixAddress;
-  if (watchdogPeriod && *watchdogPeriod > 1 && (!watchdogPid || isUs(numberIn(watchdogPid)))) {
-    manager.period_ = std::chrono::microseconds(static_cast<int64_t>(*watchdogPeriod / 2));
-  }
+  if (!watchdogPid || isUs(numberIn(watchdogPid))) manager.period_ = halfOf(watchdogPeriod);
+  return manager;
+}
+
+ServiceManager ServiceManager::behind(base::Fd relay) {
+  ServiceManager manager;
+  const auto watchdogPeriod = numberIn(takeVariable("WATCHDOG_USEC"));
+  if (!relay.valid()) return manager;
+  manager.socket_ = std::move(relay);
+  manager.period_ = halfOf(watchdogPeriod);
   return manager;
 }
 

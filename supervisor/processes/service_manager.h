@@ -29,6 +29,11 @@ class ServiceManager {
   /// no manager. Throws base::SystemCallError.
   static ServiceManager fromEnvironment();
 
+  /// The manager of a supervisor whose guardian forwards the notifications: `relay` is the other
+  /// end of NotificationRelay's input; not valid if there is no manager. Takes WATCHDOG_USEC from
+  /// the environment.
+  static ServiceManager behind(base::Fd relay);
+
   /// True if there is a service manager.
   bool listening() const { return socket_.valid(); }
   /// From now on notifications go through the returned relay, which another process forwards. Call

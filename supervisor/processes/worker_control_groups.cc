@@ -78,10 +78,14 @@ std::string whyNotAlone(const std::string& folder) {
 
 }  // namespace
 
-WorkerControlGroups::WorkerControlGroups(const std::string& root) {
+WorkerControlGroups::WorkerControlGroups(const std::string& root, bool successor) {
   const std::optional<base::UnifiedGroup> own = base::unifiedGroup(root);
   if (!own) throw std::runtime_error("no hierarchy of version 2 is mounted, or none of its groups");
   const std::string& folder = own->folder;
+  if (successor) {
+    adopt(folder);
+    return;
+  }
   // The root of the machine's hierarchy has no type.
   if (!fs::exists(folder + "/cgroup.type")) throw std::runtime_error("this is the root group");
   if (!isDelegated(folder, own->isRootOfNamespace)) {
@@ -117,6 +121,16 @@ WorkerControlGroups::WorkerControlGroups(const std::string& root) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().filename().string().starts_with(kWorker)) ::rmdir(entry.path().c_str());
   }
+}
+
+// `leaf` is GROUP/isopoold, unless the predecessor could not make groups.
+void WorkerControlGroups::adopt(const std::string& leaf) {
+  if (!leaf.ends_with(kOwnGroup)) {
+    throw std::runtime_error("the supervisor before this one had none");
+  }
+  folder_ = leaf.substr(0, leaf.size() - std::strlen(kOwnGroup));
+  limitsMemory_ = lists(folder_ + "/cgroup.subtree_control", "memory");
+  limitsTasks_ = lists(folder_ + "/cgroup.subtree_control", "pids");
 }
 
 std::string WorkerControlGroups::confine(pid_t worker, const Limits& limits) {

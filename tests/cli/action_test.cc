@@ -75,6 +75,53 @@ TEST(Evict, WithoutANumberIsWrongUsage) {
   }
 }
 
+TEST(Evict, ForATimeKeepsTheProgramAway) {
+  const OwnSupervisor supervisor;
+  AttachedProgram victim(supervisor.address(), "victim");
+  const std::string number = std::to_string(supervisor.report().clients.at(0).number);
+  const CommandOutcome outcome = run(supervisor, {"evict", number, "--for", "1h"});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
+  EXPECT_TRUE(has(outcome.output, "with the name victim are refused for 3600 s")) << outcome.output;
+  EXPECT_TRUE(has(victim.waitForRefusal(), "may attach again in 3600 s"));
+  for (const char* wrong : {"0", "-1", "soon"}) {
+    EXPECT_EQ(run(supervisor, {"evict", number, "--for", wrong}).exitCode, 2) << wrong;
+  }
+}
+
+TEST(Pause, IsShownUntilTheClientIsResumed) {
+  const OwnSupervisor supervisor;
+  AttachedProgram program(supervisor.address(), "trader");
+  const std::string number = std::to_string(supervisor.report().clients.at(0).number);
+  const CommandOutcome paused = run(supervisor, {"pause", number, "--for", "5m"});
+  EXPECT_EQ(paused.exitCode, 0) << paused.errors;
+  EXPECT_TRUE(has(paused.output, "is paused for 300 s: its calls wait")) << paused.output;
+  EXPECT_TRUE(has(run(supervisor, {"status"}).output, "is paused: its calls wait"));
+  EXPECT_TRUE(has(run(supervisor, {"clients"}).output, "paused"));
+  EXPECT_EQ(run(supervisor, {"resume", number}).exitCode, 0);
+  EXPECT_FALSE(has(run(supervisor, {"status"}).output, "is paused"));
+  expectRefused(run(supervisor, {"resume", number}), "is not paused");
+}
+
+TEST(Restart, EndsWhenAnotherSupervisorServes) {
+  const OwnSupervisor supervisor;
+  const int32_t former = supervisor.report().processId;
+  const CommandOutcome outcome = run(supervisor, {"restart"});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
+  const int32_t present = supervisor.report().processId;
+  EXPECT_NE(present, former);
+  EXPECT_EQ(outcome.output, "isopoold (pid " + std::to_string(present) +
+                                ") serves; the former one (pid " + std::to_string(former) +
+                                ") ends when its calls in flight have ended\n");
+}
+
+TEST(DrainCommand, WithWaitEndsWhenTheSupervisorHasEnded) {
+  const OwnSupervisor supervisor;
+  const CommandOutcome outcome = run(supervisor, {"drain", "--wait", "10s"});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "the supervisor has ended\n");
+  expectRefused(run(supervisor, {"status"}), "can't be reached");
+}
+
 bool isServing(const ipc::ReportedWorker& worker) { return worker.state == "serving"; }
 
 ipc::Report whenServing(const OwnSupervisor& supervisor, ptrdiff_t workers) {

@@ -47,7 +47,9 @@ class Operated : public AttachedManagers {
   }
   void act(Action action, milliseconds time = milliseconds(0)) {
     const bool pauses = action == Action::kPauseClient;
-    const ipc::ActionDone done = supervisor().act(action, 1, "", time);
+    // The manager that attached first.
+    const uint64_t number = supervisor().report().clients.at(0).number;
+    const ipc::ActionDone done = supervisor().act(action, number, "", time);
     ASSERT_TRUE(done.done) << done.text;
     ASSERT_TRUE(waitUntil([&] { return paused_ == pauses; }));
   }
@@ -66,7 +68,8 @@ TEST_F(Operated, CallsOfAPausedProgramWaitAndThoseOfOthersGoOn) {
   act(Action::kPauseClient);
   EXPECT_EQ(state(), "paused");
   auto call = std::async(std::launch::async, [&] { return subject.number("pid"); });
-  auto step = std::async(std::launch::async, [&] { return session.global("math", "pi").toIValue(); });
+  auto step =
+      std::async(std::launch::async, [&] { return session.global("math", "pi").toIValue(); });
   const PendingCall pending = subject.object().callAsync({"pid"});
   EXPECT_EQ(call.wait_for(kShort), std::future_status::timeout);
   EXPECT_EQ(step.wait_for(milliseconds(0)), std::future_status::timeout);
@@ -147,8 +150,11 @@ TEST_F(Operated, APausedProgramThatIsLostOrDrainedGoesOnAtTheNextSupervisor) {
   act(Action::kPauseClient);
   call = std::async(std::launch::async, [&] { return subject.number("pid"); });
   EXPECT_EQ(call.wait_for(kShort), std::future_status::timeout);
+  // The drain ends the pause, so that the call that was accepted before can end here.
   ASSERT_TRUE(supervisor().act(Action::kRestart).done);
-  EXPECT_NE(call.get(), next);
+  EXPECT_EQ(call.get(), next);
+  EXPECT_TRUE(waitUntil([&] { return manager->statistics().reconnects == 2; }, kLong));
+  EXPECT_NE(subject.number("pid"), next);
 }
 
 TEST_F(Operated, ARestartRefusesNoCallAndEndsNone) {

@@ -167,9 +167,14 @@ const std::vector<CrashPoint> kOnlyShared{
     CrashPoint::kSupervisorListening, CrashPoint::kClientAccepted,   CrashPoint::kPackageHeldSent,
     CrashPoint::kDetachChannelSent,   CrashPoint::kAttachmentClosed, CrashPoint::kChannelClosedSent,
     CrashPoint::kClientForgotten,     CrashPoint::kDrainSent,        CrashPoint::kDrained,
-    CrashPoint::kRetireWorkerSent};
-/// The points that need another program or another end; WhileAProgramIsAskedToGo has them.
-const std::vector<CrashPoint> kElsewhere{CrashPoint::kDrainSent, CrashPoint::kRetireWorkerSent};
+    CrashPoint::kRetireWorkerSent,    CrashPoint::kSuccessorAsked,   CrashPoint::kServesSent,
+    CrashPoint::kSuccessorSeen,       CrashPoint::kClientReleased,   CrashPoint::kPauseSent};
+/// The points that need another program, another end or an operator: WhileAProgramIsAskedToGo has the
+/// first two, AsAnOperatorWants the others.
+const std::vector<CrashPoint> kElsewhere{CrashPoint::kDrainSent,      CrashPoint::kRetireWorkerSent,
+                                         CrashPoint::kSuccessorAsked, CrashPoint::kServesSent,
+                                         CrashPoint::kSuccessorSeen,  CrashPoint::kClientReleased,
+                                         CrashPoint::kPauseSent};
 
 TEST(SupervisorDies, OfAPrivatePoolAndNothingOfItIsLeft) {
   std::vector<Death> deaths;
@@ -236,6 +241,59 @@ TEST(SupervisorDies, WhileAProgramIsAskedToGo) {
     require(waitUntil([&] { return trap.dead() != 0; }), "no process reached the point");
     noteDeath(death.point, drained ? Operation::kDrain : Operation::kRelief);
   });
+}
+
+/// An operator restarts the supervisor, or pauses the program. The supervisor, its successor or their
+/// guardian dies, and the program receives a documented outcome; tests/supervisor/succession_test.cc
+/// shows that the address is served afterwards, or the service has ended.
+TEST(SupervisorDies, AsAnOperatorWants) {
+  inTurn({{CrashPoint::kSuccessorAsked, 1},
+          {CrashPoint::kSuccessorSpawned, 1},
+          {CrashPoint::kServesSent, 1},
+          {CrashPoint::kSuccessorAnnounced, 1},
+          {CrashPoint::kSuccessorSeen, 1},
+          {CrashPoint::kClientReleased, 1},
+          {CrashPoint::kPauseSent, 1}},
+         [](const Death& death) {
+           const Trap trap(nameFor(death, "operated") + "-trap");
+           const ScopedVariable trapped(std::string(kOfSupervisors) + "=" + trap.path());
+           // The first process that finds the request takes it: this point is of the successor.
+           const bool ofSuccessor = death.point == CrashPoint::kServesSent;
+           if (!ofSuccessor) trap.set(requestFor(death.point, death.nth));
+           tests::SharedSupervisor supervisor({"--workers", "1"});
+           const ScopedVariable ends("ISOPOOL_RECONNECT=0");
+           SharedWithChildren<LifeProgress> progress;
+           Forked program([&] {
+             ProgramLife life(
+                 [&] {
+                   return std::make_unique<InterpreterManager>(
+                       isopool::SharedSupervisor{supervisor.address()}, 1);
+                 },
+                 nameFor(death, "operated") + "-log", *progress);
+             life.perform(Operation::kOpen);
+             life.perform(Operation::kLoad);
+             progress->over = true;
+             auto outcome = ProgramLife::Outcome::kAnswered;
+             while (outcome == ProgramLife::Outcome::kAnswered) {
+               outcome = life.perform(Operation::kInlineCall);
+             }
+             require(outcome == ProgramLife::Outcome::kSupervisorLost, life.loss());
+             life.checkLog();
+           });
+           require(waitUntil([&] { return progress->over.load(); }, kStartPatience),
+                   "it never called");
+           if (ofSuccessor) trap.set(requestFor(death.point, death.nth));
+           if (death.point == CrashPoint::kPauseSent) {
+             supervisor.request(ipc::Action::kPauseClient,
+                                supervisor.report().clients.at(0).number);
+           } else {
+             supervisor.request(ipc::Action::kRestart);
+           }
+           const auto status = program.waitForEnd(milliseconds(30'000));
+           require(status && wentWell(*status), "the program received an undocumented outcome");
+           require(waitUntil([&] { return trap.dead() != 0; }), "no process reached the point");
+           noteDeath(death.point, Operation::kDrain);
+         });
 }
 
 TEST(GuardianDies, OfAPrivatePoolWhichGoesOn) {

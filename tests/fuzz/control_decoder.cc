@@ -13,6 +13,7 @@
 #include "base/system_call.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
+#include "ipc/control/guardian_messages.h"
 #include "ipc/control/operator_messages.h"
 #include "ipc/control/worker_messages.h"
 #include "ipc/control/zygote_messages.h"
@@ -119,6 +120,16 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::SettingsInForce>(frame);
     case MessageType::kActionDone:
       return decode<ipc::ActionDone>(frame);
+    case MessageType::kPauseCalls:
+      return decode<ipc::PauseCalls>(frame);
+    case MessageType::kStartSuccessor:
+      return decode<ipc::StartSuccessor>(frame);
+    case MessageType::kServes:
+      return decode<ipc::Serves>(frame);
+    case MessageType::kSuccessorServes:
+      return decode<ipc::SuccessorServes>(frame);
+    case MessageType::kSuccessorEnded:
+      return decode<ipc::SuccessorEnded>(frame);
     case MessageType::kForkWorker:
       return decode<ipc::ForkWorker>(frame);
     case MessageType::kZygoteReady:

@@ -1,6 +1,8 @@
 """isopoold notifies its service manager from the process that the manager started (NotifyAccess=main).
 
-    python tests/packaging/notifications.py ISOPOOLD PLAIN_WORKER
+    python tests/packaging/notifications.py ISOPOOLD PLAIN_WORKER ISOPOOL
+
+Also while another supervisor takes over: to the service manager, the service goes on.
 """
 
 import os
@@ -24,16 +26,17 @@ def next_notification(manager: socket.socket) -> tuple[str, int]:
     return text.decode().split("\n")[0], sender
 
 
-def await_state(manager: socket.socket, state: str, started: int) -> None:
+def await_state(manager: socket.socket, state: str, started: int, never: str = "") -> None:
     seen = ""
     while seen != state:
         seen, sender = next_notification(manager)
+        assert seen != never
         assert sender == started, f"{seen} came from process {sender}, not from {started}"
         assert seen in STATES or seen.startswith("STATUS="), seen
 
 
 def main() -> int:
-    isopoold, worker = map(pathlib.Path, sys.argv[1:])
+    isopoold, worker, command_line = map(pathlib.Path, sys.argv[1:])
     with tempfile.TemporaryDirectory() as name, socket.socket(
         socket.AF_UNIX, socket.SOCK_DGRAM
     ) as manager:
@@ -51,6 +54,11 @@ def main() -> int:
             supervisor.send_signal(signal.SIGHUP)
             await_state(manager, "RELOADING=1", supervisor.pid)
             await_state(manager, "READY=1", supervisor.pid)
+            restart = subprocess.run([command_line, "restart", "--socket", folder / "socket"])
+            assert restart.returncode == 0
+            await_state(manager, "READY=1", supervisor.pid, never="STOPPING=1")
+            await_state(manager, "WATCHDOG=1", supervisor.pid, never="STOPPING=1")
+            await_state(manager, "WATCHDOG=1", supervisor.pid, never="STOPPING=1")
             supervisor.send_signal(signal.SIGTERM)
             await_state(manager, "STOPPING=1", supervisor.pid)
             assert supervisor.wait(PATIENCE) == 0

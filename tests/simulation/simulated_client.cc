@@ -169,8 +169,22 @@ void SimulatedClient::handle(ipc::Frame& frame) {
     case ipc::MessageType::kDrain:
       draining_ = true;
       return send(ipc::AcknowledgeDrain{});
+    case ipc::MessageType::kPauseCalls:
+      paused_ = ipc::decodeMessage<ipc::PauseCalls>(frame).paused;
+      return;
     case ipc::MessageType::kFailure:
-      return lose(ipc::decodeMessage<ipc::Failure>(frame).text);
+      if (const auto text = ipc::decodeMessage<ipc::Failure>(frame).text;
+          text.find("another supervisor") == std::string::npos || inFlight_ == 0) {
+        return lose(text);
+      }
+      // What is in flight may have ended: its answer is in a ring, or its worker is dead.
+      for (auto& [epoch, channel] : channels_) {
+        deliver(channel);
+        if (!channel.inFlight.empty() && !ipc::livenessWordOwnerDied(channel.end->peer())) {
+          world.violated("a client was passed on with a call in flight");
+        }
+      }
+      return lose("passed on");
     default:
       return;
   }
@@ -273,7 +287,7 @@ void SimulatedClient::dispatch() {
       conclude(std::move(call), RequestOutcome::kWithdrawn);
     } else {
       const auto slot = client::chooseWorker(
-          slots_.size(), lastSlot_, client::kCallsPerWorker, [&](size_t index) {
+          paused_ ? 0 : slots_.size(), lastSlot_, client::kCallsPerWorker, [&](size_t index) {
             const Channel* channel = channelOf(slots_[index].epoch);
             client::WorkerLoad load;
             load.serves = channel != nullptr && !channel->dead;

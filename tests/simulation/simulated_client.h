@@ -126,6 +126,7 @@ class SimulatedClient final : public Program {
   bool begun_ = false;
   bool opened_ = false;
   bool draining_ = false;
+  bool paused_ = false;
   bool left_ = false;
   bool over_ = false;
   bool dead_ = false;

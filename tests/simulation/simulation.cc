@@ -59,6 +59,7 @@ class Simulation {
   void operate();
   void calmDown();
   void end();
+  void endInOrder();
   void checkEnd(int exitCode);
   void checkClients();
   void outliveSupervisor();
@@ -87,6 +88,7 @@ class Simulation {
   TimePoint until_;
   bool onePlace_ = false;  ///< one slot and no spare: its workers live one after the other
   bool toldToEnd_ = false;
+  bool replaced_ = false;  ///< another supervisor has taken over the address
   bool crashed_ = false;
 };
 
@@ -256,7 +258,7 @@ void Simulation::nemesis() {
     toldToEnd_ = true;
     phase_ = Phase::kEnding;
     until_ = world_.now() + kEnded;
-    return loop_.signal(SIGTERM);
+    return endInOrder();
   }
   if (kind >= 3 && kind <= 6 && !options_.privatePool) return operate();
   const std::vector<pid_t> children = processes_.children();
@@ -270,17 +272,29 @@ void Simulation::operate() {
                                   [this](pid_t pid) { return processes_.alive(pid); });
   if (alive == clientPids_.end()) return;
   processes_.connects(*alive);
-  ipc::ControlSocket control(connect());
-  if (!control.valid()) return;
+  base::Fd socket = connect();
+  if (!socket.valid()) return;  // it has given up its address
+  ipc::ControlSocket control(std::move(socket));
   ipc::Hello hello;
   hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
   hello.processId = *alive;
   const base::Fd self = processes_.open(*alive);
   control.send(hello, {self.get()}, Milliseconds(0));
   ipc::RequestAction request;
-  switch (world_.chance.below(3)) {
+  switch (world_.chance.below(5)) {
     case 0:
       request.action = static_cast<uint32_t>(ipc::Action::kEvictClient);
+      request.target = world_.chance.between(1, 8);
+      if (world_.chance.oneIn(2)) request.milliseconds = world_.chance.between(1, 60'000);
+      break;
+    case 3:
+      // Ends by itself: each client must be served in the end.
+      request.action = static_cast<uint32_t>(ipc::Action::kPauseClient);
+      request.target = world_.chance.between(1, 8);
+      request.milliseconds = world_.chance.between(1, 60'000);
+      break;
+    case 4:
+      request.action = static_cast<uint32_t>(ipc::Action::kResumeClient);
       request.target = world_.chance.between(1, 8);
       break;
     case 1:
@@ -349,7 +363,18 @@ void Simulation::end() {
     }
     return;
   }
-  loop_.signal(SIGTERM);
+  endInOrder();
+}
+
+// By SIGTERM, or because another supervisor serves the address: then also by both.
+void Simulation::endInOrder() {
+  replaced_ = !options_.privatePool && world_.chance.oneIn(2);
+  if (!replaced_ || world_.chance.oneIn(4)) loop_.signal(SIGTERM);
+  if (!replaced_) return;
+  world_.note("replaced");
+  loop_.post([this] {
+    if (supervisor_) supervisor_->replaced();
+  });
 }
 
 void Simulation::checkClients() {
@@ -361,6 +386,7 @@ void Simulation::checkClients() {
     };
     const bool fair = !client.over() || says("broke the protocol") || says("it sent no Hello") ||
                       says("no worker can be started") || says("evicted this client") ||
+                      says("has evicted programs") ||
                       (misfortunes_.clientSendsNonsense != 0 && says("is gone"));
     if (!fair) world_.violated("a client was given up: " + client.failure());
     if (client.wasQuarantined() && lives_.deathsOf(client.number()) < options_.restart.deaths) {

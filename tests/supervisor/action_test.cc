@@ -64,6 +64,90 @@ TEST(Eviction, IsNoBan) {
   EXPECT_EQ(again->call(again->serving(1, 0), "back"), "back");
 }
 
+/// The reason for which a program of this name is refused; empty if it is served.
+std::string refusalOf(const SharedSupervisor& supervisor, const std::string& program) {
+  ControlClient client(supervisor.connect());
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  hello.program = program;
+  client.send(hello, {pidfd.get()});
+  EXPECT_TRUE(client.waitFor([&] { return client.isWelcome() || client.controlEnded(); }));
+  return client.failure().value_or("");
+}
+
+TEST(Eviction, ForATimeKeepsProgramsOfTheUserAndTheNameAway) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto victim = supervisor.attachWithPool(1, "victim");
+  const auto other = supervisor.attachWithPool(1, "other");
+  const ipc::ActionDone outcome =
+      supervisor.act(Action::kEvictClient, victim->welcome().client, "", milliseconds(700));
+  const auto until = Clock::now() + milliseconds(700);
+  EXPECT_TRUE(has(outcome.text, "with the name victim are refused for 700 ms")) << outcome.text;
+  ASSERT_TRUE(victim->waitForEnd());
+  EXPECT_TRUE(has(victim->failure().value_or(""), "may attach again in 700 ms"));
+  for (int i = 0; i < 5 && Clock::now() < until - milliseconds(100); ++i) {
+    EXPECT_TRUE(has(refusalOf(supervisor, "victim"), "has evicted programs of user "));
+  }
+  EXPECT_EQ(refusalOf(supervisor, "other"), "");
+  EXPECT_EQ(other->call(other->serving(1, 0), "unharmed"), "unharmed");
+  // Its managers try again and again: one line for all of them.
+  const std::string log = supervisor.log();
+  const size_t first = log.find("is refused: an operator has evicted");
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(log.find("is refused: an operator has evicted", first + 1), std::string::npos) << log;
+  const auto late = Clock::now() + milliseconds(5000);
+  while (!refusalOf(supervisor, "victim").empty() && Clock::now() < late) ::usleep(20'000);
+  EXPECT_GE(Clock::now(), until);
+  EXPECT_EQ(refusalOf(supervisor, "victim"), "");
+}
+
+std::string stateOf(const SharedSupervisor& supervisor, const std::string& program) {
+  const ipc::Report report = supervisor.report();
+  const ipc::ReportedClient* client = clientNamed(report, program);
+  return client != nullptr ? client->state : "gone";
+}
+
+TEST(Pause, IsReportedAndEndsWithResumeAfterItsTimeOrWithADrain) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1, "paused");
+  const uint64_t number = client->welcome().client;
+  EXPECT_TRUE(supervisor.act(Action::kPauseClient, number).done);
+  EXPECT_EQ(stateOf(supervisor, "paused"), "paused");
+  EXPECT_TRUE(client->waitFor([&] { return client->paused(); }));
+  EXPECT_TRUE(supervisor.act(Action::kResumeClient, number).done);
+  EXPECT_TRUE(client->waitFor([&] { return !client->paused(); }));
+  EXPECT_EQ(stateOf(supervisor, "paused"), "attached");
+  EXPECT_TRUE(has(supervisor.act(Action::kResumeClient, number).text, "is not paused"));
+  EXPECT_TRUE(supervisor.act(Action::kPauseClient, number, "", milliseconds(50)).done);
+  EXPECT_TRUE(client->waitFor([&] { return client->paused(); }));
+  EXPECT_TRUE(client->waitFor([&] { return !client->paused(); }));
+  // The second pause replaces the first one, and its time.
+  EXPECT_TRUE(supervisor.act(Action::kPauseClient, number, "", milliseconds(200)).done);
+  const auto until = Clock::now() + milliseconds(200);
+  EXPECT_TRUE(supervisor.act(Action::kPauseClient, number).done);
+  while (Clock::now() < until) EXPECT_EQ(stateOf(supervisor, "paused"), "paused");
+  EXPECT_EQ(stateOf(supervisor, "paused"), "paused");
+  supervisor.signal(SIGTERM);
+  EXPECT_TRUE(client->waitFor([&] { return client->drain().has_value(); }));
+  EXPECT_FALSE(client->paused());
+  client->send(ipc::AcknowledgeDrain{});
+  EXPECT_EQ(supervisor.waitForEnd(), 0);
+}
+
+TEST(Pause, EndsWithItsClientAndIsForItAlone) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  auto client = supervisor.attachWithPool(1, "paused");
+  const auto other = supervisor.attachWithPool(1, "other");
+  EXPECT_TRUE(supervisor.act(Action::kPauseClient, client->welcome().client).done);
+  EXPECT_EQ(stateOf(supervisor, "other"), "attached");
+  EXPECT_EQ(other->call(other->serving(1, 0), "goes on"), "goes on");
+  client.reset();
+  const auto again = supervisor.attachWithPool(1, "paused");
+  EXPECT_EQ(stateOf(supervisor, "paused"), "attached");
+  EXPECT_TRUE(has(supervisor.act(Action::kPauseClient, 999).text, "there is no client #999"));
+}
+
 pid_t processOf(ControlClient& client, uint64_t worker) {
   return client.worker(worker).introduction.processId;
 }

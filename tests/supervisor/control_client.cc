@@ -161,6 +161,9 @@ void ControlClient::handle(ipc::Frame& frame) {
     case ipc::MessageType::kDrain:
       drain_ = ipc::decodeMessage<ipc::Drain>(frame);
       return;
+    case ipc::MessageType::kPauseCalls:
+      paused_ = ipc::decodeMessage<ipc::PauseCalls>(frame).paused;
+      return;
     case ipc::MessageType::kCallTimeOver:
       callTimesOver_.push_back(ipc::decodeMessage<ipc::CallTimeOver>(frame));
       return;

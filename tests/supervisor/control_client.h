@@ -74,6 +74,8 @@ class ControlClient {
   bool controlEnded() const { return ended_; }
   const std::optional<std::string>& failure() const { return failure_; }
   const std::optional<ipc::Drain>& drain() const { return drain_; }
+  /// What the last PauseCalls said.
+  bool paused() const { return paused_; }
   const std::vector<ipc::CallTimeOver>& callTimesOver() const { return callTimesOver_; }
   const std::vector<uint64_t>& closedChannels() const { return closedChannels_; }
   /// The segments for inputs whose numbers may be used again, as the supervisor said.
@@ -108,6 +110,7 @@ class ControlClient {
   std::optional<std::string> failure_;
   std::optional<ipc::Statistics> statistics_;
   std::optional<ipc::Drain> drain_;
+  bool paused_ = false;
   std::vector<ipc::CallTimeOver> callTimesOver_;
   std::vector<uint64_t> closedChannels_;
   std::vector<uint64_t> retired_;

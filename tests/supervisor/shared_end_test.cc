@@ -36,17 +36,26 @@ TEST(Drain, LetsRunningCallsEndAndExitsWithZero) {
   supervisor.signal(SIGTERM);
   ASSERT_TRUE(client->waitFor([&] { return client->drain().has_value(); }));
   client->send(ipc::AcknowledgeDrain{});
+  EXPECT_FALSE(supervisor.connect().valid()) << "it has given up its address";
+  ASSERT_TRUE(client->waitFor([&] { return client->worker(worker).end->completionReady(); }));
+  EXPECT_EQ(supervisor.waitForEnd(), 0);
+  EXPECT_FALSE(std::filesystem::exists(supervisor.address()));
+}
+
+TEST(Drain, RefusesAProgramThatHadConnectedBeforeWithTheReason) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1);
+  client->post(client->serving(1, 0), "!hang");
   ControlClient late(supervisor.connect());
+  supervisor.report();  // the supervisor has accepted the connection
+  supervisor.signal(SIGTERM);
+  ASSERT_TRUE(client->waitFor([&] { return client->drain().has_value(); }));
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   late.send(hello, {pidfd.get()});
   ASSERT_TRUE(late.waitForEnd());
   EXPECT_NE(late.failure().value_or("").find("serves no new programs"), std::string::npos);
-  EXPECT_EQ(supervisor.report().state, "draining");
-  ASSERT_TRUE(client->waitFor([&] { return client->worker(worker).end->completionReady(); }));
-  EXPECT_EQ(supervisor.waitForEnd(), 0);
-  EXPECT_FALSE(std::filesystem::exists(supervisor.address()));
 }
 
 TEST(Drain, EndsAfterDrainTimeoutDespiteARunningCall) {

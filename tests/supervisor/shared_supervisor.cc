@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/unix_address.h"
 #include "ipc/control/client_messages.h"
@@ -68,6 +69,12 @@ void SharedSupervisor::start() {
   spawn([] {});
   const auto deadline = Clock::now() + milliseconds(5000);
   while (!connect().valid() && Clock::now() < deadline) ::poll(nullptr, 0, 2);
+}
+
+pid_t SharedSupervisor::startNext() {
+  const pid_t former = std::exchange(pid_, -1);
+  start();
+  return former;
 }
 
 void SharedSupervisor::usePrograms(const std::string& isopoold, const std::string& worker) {
@@ -158,13 +165,30 @@ Answer SharedSupervisor::ask(const Request& request) const {
 
 ipc::Report SharedSupervisor::report() const { return ask<ipc::Report>(ipc::RequestReport{1}); }
 
-ipc::ActionDone SharedSupervisor::act(ipc::Action action, uint64_t target,
-                                      const std::string& group) const {
+ipc::ActionDone SharedSupervisor::act(ipc::Action action, uint64_t target, const std::string& group,
+                                      milliseconds time) const {
   constexpr uint64_t kToken = 7;
-  auto outcome = ask<ipc::ActionDone>(
-      ipc::RequestAction{kToken, static_cast<uint32_t>(action), target, group});
+  auto outcome = ask<ipc::ActionDone>(ipc::RequestAction{
+      kToken, static_cast<uint32_t>(action), target, group, static_cast<uint64_t>(time.count())});
   EXPECT_EQ(outcome.token, kToken);
   return outcome;
+}
+
+void SharedSupervisor::request(ipc::Action action, uint64_t target) const {
+  ipc::ControlSocket control = connect();
+  if (!control.valid()) return;
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  ipc::Hello hello;
+  hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
+  control.send(hello, {pidfd.get()});
+  control.send(ipc::RequestAction{1, static_cast<uint32_t>(action), target, ""});
+  ipc::ReceiveResult received = ipc::ReceiveResult::kOk;
+  while (received != ipc::ReceiveResult::kPeerGone && control.waitReadable(milliseconds(2000))) {
+    received = control.receive();
+    while (const std::optional<ipc::Frame> frame = control.next()) {
+      if (frame->type == ipc::MessageType::kActionDone) return;
+    }
+  }
 }
 
 testing::AssertionResult SharedSupervisor::waitForReport(
@@ -191,19 +215,24 @@ void SharedSupervisor::writeSettings(const std::string& settings) const {
 void SharedSupervisor::signal(int number) const { ::kill(pid_, number); }
 
 std::optional<int> SharedSupervisor::waitForEnd(milliseconds patience) {
-  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-  pollfd ended{pidfd.get(), POLLIN, 0};
-  if (::poll(&ended, 1, static_cast<int>(patience.count())) != 1) return std::nullopt;
-  int status = 0;
-  ::waitpid(pid_, &status, 0);
-  pid_ = -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const auto code = waitForEndOf(pid_, patience);
+  if (code) pid_ = -1;
+  return code;
 }
 
 std::string SharedSupervisor::log() const {
   std::ostringstream text;
   text << std::ifstream(folder() + "/log").rdbuf();
   return text.str();
+}
+
+std::optional<int> waitForEndOf(pid_t guardian, milliseconds patience) {
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, guardian, 0)));
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  if (::poll(&ended, 1, static_cast<int>(patience.count())) != 1) return std::nullopt;
+  int status = 0;
+  ::waitpid(guardian, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 base::Fd packageOf(char letter, size_t pages) {

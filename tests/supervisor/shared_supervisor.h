@@ -31,6 +31,10 @@ class SharedSupervisor {
   void start();
   /// From now on start() starts this isopoold, with this program for its workers.
   void usePrograms(const std::string& isopoold, const std::string& worker);
+  /// Starts another one of the same words beside it, while it drains, and waits until it accepts
+  /// connections. From now on the members of this object are about that one. Returns the guardian
+  /// of the former one, which the caller has to await.
+  pid_t startNext();
   /// Starts it again with a pending SIGTERM. Does not wait until it accepts connections.
   void startAskedToEnd();
 
@@ -45,7 +49,10 @@ class SharedSupervisor {
                                                 const std::string& program = "test") const;
   ipc::Report report() const;
   /// Has the supervisor act as for an operator; the token is chosen here.
-  ipc::ActionDone act(ipc::Action action, uint64_t target = 0, const std::string& group = {}) const;
+  ipc::ActionDone act(ipc::Action action, uint64_t target = 0, const std::string& group = {},
+                      milliseconds time = milliseconds(0)) const;
+  /// The same, but the supervisor may end without an answer.
+  void request(ipc::Action action, uint64_t target = 0) const;
   /// Waits until a report meets the condition. If none does, the result describes the last one.
   testing::AssertionResult waitForReport(const std::function<bool(const ipc::Report&)>& condition,
                                          milliseconds patience = milliseconds(5000)) const;
@@ -73,6 +80,10 @@ class SharedSupervisor {
   std::vector<std::string> words_;
   pid_t pid_ = -1;
 };
+
+/// Waits for the end of a guardian that startNext() returned. Returns its exit code (128 + N after
+/// signal N); nothing if it does not end in time.
+std::optional<int> waitForEndOf(pid_t guardian, milliseconds patience = milliseconds(5000));
 
 /// Sealed memory as of a package, for HoldPackage: pages that are filled with the letter.
 base::Fd packageOf(char letter, size_t pages = 1);

@@ -169,6 +169,7 @@ pid_t supervisorAfter(const SharedSupervisor& supervisor, pid_t former) {
 
 TEST(Restart, MayBeRepeatedAndLeavesNothing) {
   SharedSupervisor supervisor({"--workers", "1"});
+  expectService(supervisor);
   pid_t present = supervisor.supervisorPid();
   size_t processes = 0;
   for (int round = 0; round < 5; ++round) {
@@ -223,6 +224,7 @@ TEST(Restart, WhoseZygoteFailsLeavesThePresentSupervisor) {
 
 TEST(Restart, IsRefusedWhileOneIsUnderWay) {
   SharedSupervisor supervisor({"--workers", "1"});
+  expectService(supervisor);
   supervisor.setMode("zygote-silent");
   ASSERT_TRUE(supervisor.act(Action::kRestart).done);
   EXPECT_TRUE(has(supervisor.act(Action::kRestart).text, "is being started already"));
@@ -261,6 +263,7 @@ pid_t successorOf(const SharedSupervisor& supervisor, pid_t present) {
 
 TEST(SuccessionDeath, OfAStartingSuccessorLeavesThePresentSupervisor) {
   SharedSupervisor supervisor({"--workers", "1"});
+  expectService(supervisor);
   const pid_t present = supervisor.supervisorPid();
   supervisor.setMode("zygote-silent");
   ASSERT_TRUE(supervisor.act(Action::kRestart).done);
@@ -277,6 +280,7 @@ TEST(SuccessionDeath, OfAStartingSuccessorLeavesThePresentSupervisor) {
 
 TEST(SuccessionDeath, OfThePresentSupervisorLeavesTheStartingSuccessor) {
   SharedSupervisor supervisor({"--workers", "1"});
+  expectService(supervisor);
   const pid_t present = supervisor.supervisorPid();
   supervisor.setMode("zygote-waits");
   ASSERT_TRUE(supervisor.act(Action::kRestart).done);

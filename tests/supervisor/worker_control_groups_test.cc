@@ -99,6 +99,23 @@ TEST_F(ControlGroupFiles, HaveNoLimitThatIsNotSetOrHasNoController) {
   EXPECT_EQ(groups.allMemoryKills(), std::nullopt);
 }
 
+// After isopool restart: the guardian is in the leaf, and the group has the former workers, too.
+TEST_F(ControlGroupFiles, OfAPredecessorAreItsSuccessors) {
+  root_.write("/proc/self/cgroup", "0::/isopoold\n");
+  write("isopoold/cgroup.type", "domain");
+  write("isopoold/cgroup.procs", "1\n2\n");
+  write("cgroup.subtree_control", "memory pids");
+  WorkerControlGroups groups(root_.path(), /*successor=*/true);
+  EXPECT_EQ(read("isopoold/cgroup.procs"), "1\n2\n");
+  EXPECT_EQ(groups.confine(77, {.memory = 1000, .tasks = 20}), "");
+  EXPECT_EQ(read("worker-77/memory.max"), "1000");
+  EXPECT_EQ(read("worker-77/pids.max"), "20");
+  EXPECT_EQ(read("worker-77/cgroup.procs"), "77");
+  root_.write("/proc/self/cgroup", "0::/\n");
+  EXPECT_THROW(WorkerControlGroups(root_.path(), /*successor=*/true), std::runtime_error)
+      << "the predecessor had none";
+}
+
 TEST_F(ControlGroupFiles, CountTheKillsOfAllGroups) {
   WorkerControlGroups groups(root_.path());
   write("memory.events", "oom 2\noom_kill 5\n");
