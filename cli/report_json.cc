@@ -157,6 +157,9 @@ Json workersJson(const ipc::Report& report, WithRates withRates,
     one["running_ms"] = runs ? Json(worker.runningMilliseconds) : Json();
     one["waiting_clients"] = worker.waitingClients;
     one["private_bytes"] = worker.privateBytes;
+    one["started_processes"] = worker.startedProcesses;
+    one["started_zombies"] = worker.startedZombies;
+    one["started_bytes"] = worker.startedBytes;
     one["output_bytes"] = worker.outputBytes;
     one["lent_blocks"] = worker.lentBlocks;
     one["lent_bytes"] = worker.lentBytes;

@@ -76,6 +76,14 @@ uint64_t forbiddenIn(const ipc::ReportedWorker& worker) {
   return times;
 }
 
+// Processes that its user code has started: "64 MB in 3", and what has ended unwaited for.
+Span startedBy(const ipc::ReportedWorker& worker) {
+  std::string text = lent(worker.startedProcesses, worker.startedBytes);
+  if (worker.startedZombies == 0) return {text};
+  if (!text.empty()) text += ", ";
+  return {text + counted(worker.startedZombies, "zombie"), Emphasis::kWarning};
+}
+
 Line labelled(std::string label, std::string text, Emphasis emphasis = Emphasis::kNone) {
   label.resize(kLabelWidth, ' ');
   return {{std::move(label), Emphasis::kFaint}, {std::move(text), emphasis}};
@@ -152,6 +160,7 @@ Table workersTable(bool rates) {
   table.addColumn("CPU", Alignment::kRight, 2);
   table.addColumn("THREADS", Alignment::kRight, 6);
   table.addColumn("PRIVATE", Alignment::kRight);
+  table.addColumn("STARTED", Alignment::kRight, 5);
   table.addColumn("LENT", Alignment::kRight, 5);
   table.addColumn("ZOMBIE", Alignment::kRight, 6);
   table.addColumn("FORBIDDEN", Alignment::kRight, 4);
@@ -270,6 +279,7 @@ Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates, s
                   {wordsForDuration(worker.processorMilliseconds)},
                   unlessZero(worker.threads),
                   {wordsForBytes(worker.privateBytes)},
+                  startedBy(worker),
                   {lent(worker.lentBlocks, worker.lentBytes)},
                   {worker.zombieBytes != 0 ? wordsForBytes(worker.zombieBytes) : ""},
                   unlessZero(forbiddenIn(worker), Emphasis::kAlarm),
@@ -279,7 +289,7 @@ Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates, s
   for (const ipc::ReportedSlot& slot : report.slots) {
     if (workerOf(report, slot) != nullptr) continue;
     std::vector<Span> cells{{placeOf(slot.group, slot.slot)}, {"none", Emphasis::kAlarm}};
-    cells.resize(17);
+    cells.resize(18);
     cells.push_back(unlessZero(slot.restarts));
     cells.push_back({deathOf(slot)});
     table.addRow(std::move(cells));

@@ -61,7 +61,8 @@ void sortBy(ipc::Report& report, const std::optional<Rates>& rates, SortOrder or
       sortByRank(report.workers, [](const Worker& worker) { return worker.waitingClients; });
       return sortByRank(report.clients, [](const Client& client) { return client.queuedCalls; });
     case SortOrder::kMemory:
-      sortByRank(report.workers, [](const Worker& worker) { return worker.privateBytes; });
+      sortByRank(report.workers,
+                 [](const Worker& worker) { return worker.privateBytes + worker.startedBytes; });
       return sortByRank(report.clients, memoryOf);
     case SortOrder::kPlace:
       return;

@@ -194,6 +194,13 @@ void appendWorkers(const ipc::Report& report, Exposition& all) {
   MetricFamily threads("isopool_worker_threads", kGauge, "Threads of the worker.");
   MetricFamily own("isopool_worker_private_bytes", kGauge,
                    "Resident anonymous memory of the worker beyond that of the zygote.");
+  MetricFamily started("isopool_worker_started_processes", kGauge,
+                       "Processes that user code of the worker has started.");
+  MetricFamily startedZombies(
+      "isopool_worker_started_zombies", kGauge,
+      "Processes that user code has started, have ended, and nothing waited for.");
+  MetricFamily startedBytes("isopool_worker_started_bytes", kGauge,
+                            "Private memory of the processes that user code has started.");
   MetricFamily arena("isopool_worker_output_bytes", kGauge,
                      "Shared memory that the worker has for results.");
   MetricFamily lentResults("isopool_worker_lent_results", kGauge,
@@ -218,13 +225,17 @@ void appendWorkers(const ipc::Report& report, Exposition& all) {
     clients.add(labels, worker.clients);
     threads.add(labels, worker.threads);
     own.add(labels, worker.privateBytes);
+    started.add(labels, worker.startedProcesses);
+    startedZombies.add(labels, worker.startedZombies);
+    startedBytes.add(labels, worker.startedBytes);
     arena.add(labels, worker.outputBytes);
     lentResults.add(labels, worker.lentBlocks);
     lent.add(labels, worker.lentBytes);
     zombie.add(labels, worker.zombieBytes);
   }
-  for (const MetricFamily* each : {&workers, &stopped, &running, &runningFor, &waiting, &clients,
-                                   &threads, &own, &arena, &lentResults, &lent, &zombie}) {
+  for (const MetricFamily* each :
+       {&workers, &stopped, &running, &runningFor, &waiting, &clients, &threads, &own, &started,
+        &startedZombies, &startedBytes, &arena, &lentResults, &lent, &zombie}) {
     all.add(*each);
   }
 }

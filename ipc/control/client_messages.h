@@ -243,7 +243,7 @@ struct Drain {
 };
 
 /// An operator wants the client to publish no calls, or to go on. What the client has published may
-/// run. The latest message holds. Since version 4.
+/// run. The latest message holds. Since version 5.
 struct PauseCalls {
   static constexpr MessageType kType = MessageType::kPauseCalls;
   bool paused = false;

@@ -120,10 +120,14 @@ struct ReportedWorker {
   std::vector<std::string> models;  ///< that it has loaded, for whichever client
   std::string gpu;                  ///< as in ForkWorker
   bool stopped = false;             ///< by a signal, not by a debugger
+  uint32_t startedProcesses = 0;    ///< by its user code, and that have not ended
+  uint32_t startedZombies = 0;      ///< by its user code, and for whose end nothing has waited
+  uint64_t startedBytes = 0;        ///< private memory of startedProcesses
   MSGPACK_DEFINE_ARRAY(epoch, processId, group, slot, state, ageMilliseconds, completedCalls,
                        clients, runningClient, runningMilliseconds, waitingClients, privateBytes,
                        outputBytes, lentBlocks, lentBytes, zombieBytes, forbiddenActs,
-                       processorMilliseconds, threads, runningModel, models, gpu, stopped)
+                       processorMilliseconds, threads, runningModel, models, gpu, stopped,
+                       startedProcesses, startedZombies, startedBytes)
 };
 
 /// One slot of a worker group, also without a worker.

@@ -106,6 +106,10 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
       const Processes::Use use = processes.useOf(worker->pid());
       entry.processorMilliseconds = milliseconds(use.processorTime);
       entry.threads = use.threads;
+      const Processes::Tree tree = processes.treeOf(worker->pid());
+      entry.startedProcesses = tree.processes;
+      entry.startedZombies = tree.zombies;
+      entry.startedBytes = tree.bytes;
     }
     for (const auto& [client, attachment] : worker->attachments()) {
       entry.outputBytes += attachment.outputBytes();

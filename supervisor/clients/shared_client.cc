@@ -22,7 +22,7 @@ using ipc::ProtocolError;
 namespace {
 
 constexpr size_t kLongestProgramName = 64;
-constexpr uint32_t kFirstProtocolWithPauses = 4;
+constexpr uint32_t kFirstProtocolWithPauses = 5;
 
 }  // namespace
 
