@@ -117,6 +117,12 @@ pid_t spawnZygote(const std::string& executable, const std::vector<std::string>&
   check(error, "posix_spawn", executable);
 
   if (limits.openFiles.rlim_max != 0) ::prlimit(pid, RLIMIT_NOFILE, &limits.openFiles, nullptr);
+  if (limits.niceness) {
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(pid), *limits.niceness);
+    // LimitNICE= of the unit is for the supervisor, not for user code.
+    const rlimit noPrecedence{};
+    ::prlimit(pid, RLIMIT_NICE, &noPrecedence, nullptr);
+  }
   if (!limits.oomScoreAdjustment.empty()) {
     std::ofstream("/proc/" + std::to_string(pid) + "/oom_score_adj") << limits.oomScoreAdjustment;
   }

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace isopool::supervisor {
 struct InheritedLimits {
   rlimit openFiles{};              ///< a maximum of 0: unchanged
   std::string oomScoreAdjustment;  ///< empty: unknown, unchanged
+  std::optional<int> niceness;     ///< nothing: unchanged
 };
 
 /// Starts `executable --zygote` in a process group of its own, with default signals, one thread per
