@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <time.h>
 
+#include "base/without_cancellation.h"
+
 namespace isopool::base {
 
 /// While the object lives, a file or memory object of the calling thread that would grow beyond
@@ -21,6 +23,7 @@ class NoFileSizeSignal {
     ::pthread_sigmask(SIG_BLOCK, &signal_, &previous_);
   }
   ~NoFileSizeSignal() {
+    const WithoutCancellation complete;
     // The kernel sends it to the thread that makes the call.
     constexpr timespec kNoWait{};
     if (!wasPending_) ::sigtimedwait(&signal_, nullptr, &kNoWait);

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/control_groups.h"
+#include "base/without_cancellation.h"
 
 namespace isopool::base {
 
@@ -51,6 +52,7 @@ double processorTimeOfGroups(const std::string& root) {
 }  // namespace
 
 int usableProcessors(const std::string& root) {
+  const WithoutCancellation complete;
   cpu_set_t processors;
   CPU_ZERO(&processors);
   if (::sched_getaffinity(0, sizeof processors, &processors) != 0) return 1;

@@ -218,6 +218,7 @@ class TraceImpl {
   TraceImpl& operator=(const TraceImpl&) = delete;
 
   void write(const std::string& path) {
+    const base::WithoutCancellation complete;
     client::checkNotForked(generation_);
     if (!recorder_) throw Error("a Trace can be written only once");
     client::removeCallSink(recorder_.get());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/running_time.h"
+#include "base/without_cancellation.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
@@ -69,6 +70,7 @@ void LoadedPackages::loadShared(const std::shared_ptr<ArchiveFile>& package) {
 }
 
 void LoadedPackages::awaitAnswer(base::PackageId package, const std::shared_ptr<Load>& load) {
+  const base::WithoutCancellation complete;
   std::string lost;
   {
     base::MutexLock lock(mutex_);

@@ -304,6 +304,7 @@ void SupervisorConnection::lose(const std::string& reason) {
 }
 
 void SupervisorConnection::checkSupervisorLives(bool started) const {
+  const base::WithoutCancellation complete;
   // A supervisor that ends by itself hangs up before its workers end. The control thread may have
   // its last message still to read.
   pollfd connection{socket_.fd(), POLLRDHUP, 0};
@@ -335,6 +336,7 @@ void SupervisorConnection::trimIsWanted() {
 }
 
 void SupervisorConnection::trimIsDue() noexcept {
+  const base::WithoutCancellation complete;
   trimIsDue_.store(true, std::memory_order_release);
   const uint64_t one = 1;
   (void)!::write(wake_.get(), &one, sizeof one);

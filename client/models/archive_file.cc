@@ -21,6 +21,7 @@
 #include "base/mutex.h"
 #include "base/regular_file.h"
 #include "base/system_call.h"
+#include "base/without_cancellation.h"
 #include "client/program/process_fork.h"
 #include "isopool/errors.h"
 
@@ -35,6 +36,7 @@ constexpr size_t kChunkBytes = size_t{4} << 20;
 // A package that can't be held is one that can't be opened.
 template <typename Work>
 auto orCheck(const std::string& name, Work&& work) {
+  const base::WithoutCancellation complete;
   try {
     return work();
   } catch (const base::SystemCallError& error) {

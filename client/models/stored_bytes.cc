@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/system_call.h"
+#include "base/without_cancellation.h"
 #include "client/program/copy_counter.h"
 #include "client/program/process_fork.h"
 #include "ipc/memory/page_history.h"
@@ -34,6 +35,7 @@ void forgetRange(void* context) { delete static_cast<std::shared_ptr<StoredBytes
 
 // In a forked child it tells nothing: its parent's storages are not asked about there.
 const ipc::PageHistory& pageHistory() {
+  const base::WithoutCancellation complete;
   static const auto* history = new ipc::PageHistory;
   return *history;
 }
@@ -121,6 +123,7 @@ bool StoredBytes::map(const base::Fd& object, uint64_t begin, uint64_t end) {
 }
 
 void StoredBytes::copy(const base::Fd& object, uint64_t begin, uint64_t end) {
+  const base::WithoutCancellation complete;
   heapBytes_ = c10::GetDefaultCPUAllocator()->allocate(end - begin);
   data_ = static_cast<std::byte*>(heapBytes_.get());
   begin_ = begin;

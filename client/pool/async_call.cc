@@ -43,6 +43,7 @@ void reportThrowingCallback(const client::EventLog& log, const char* what) {
   if (log.isSet()) {
     log.write(LogLevel::kError, [&] { return text; });
   } else {
+    const base::WithoutCancellation complete;
     std::fprintf(stderr, "isopool: %s\n", text.c_str());
   }
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/standard_streams.h"
+#include "base/without_cancellation.h"
 #include "isopool/errors.h"
 
 namespace isopool {
@@ -23,6 +24,7 @@ CompletionState::CompletionState()
 
 void CompletionState::push(uint64_t tag, const Outcome& outcome) {
   checkNotForked();
+  const base::WithoutCancellation complete;
   base::MutexLock lock(mutex_);
   completed_.push_back({tag, outcome});
   const uint64_t one = 1;
@@ -31,6 +33,7 @@ void CompletionState::push(uint64_t tag, const Outcome& outcome) {
 
 std::vector<Completed> CompletionState::take() {
   checkNotForked();
+  const base::WithoutCancellation complete;
   std::vector<Completed> taken;
   base::MutexLock lock(mutex_);
   uint64_t count = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/without_cancellation.h"
 #include "client/pool/async_executor.h"
 #include "client/pool/pool.h"
 #include "client/program/process_fork.h"
@@ -79,12 +80,14 @@ void Pool::admitLocked(const Deadline& deadline, base::MutexLock& lock) {
       throw DeadlineExceeded("the deadline passed while the supervisor was being restarted",
                              /*started=*/false);
     }
+    const base::WithoutCancellation complete;
     const auto look = Clock::now() + kLongestSleep;
     changed_.wait_until(lock, deadline ? std::min(*deadline, look) : look);
   }
 }
 
 bool Pool::awaitConnectionAfter(const SupervisorConnection& former) {
+  const base::WithoutCancellation complete;
   base::MutexLock lock(mutex_);
   while (!closed_ && connection_.get() == &former) {
     // The control thread may be about to report the loss that this thread has seen.

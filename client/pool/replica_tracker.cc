@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/without_cancellation.h"
+
 namespace isopool::client {
 
 namespace {
@@ -66,6 +68,7 @@ void ReplicaTracker::restoreNow(const WorkerLink& channel, const Deadline& deadl
 // Waits while another thread restores the state. True if this thread is to do it with `callback`.
 bool ReplicaTracker::beginRestoring(const WorkerLink& channel, const Deadline& deadline,
                                     std::shared_ptr<const Callback>& callback) {
+  const base::WithoutCancellation complete;
   base::MutexLock lock(mutex_);
   Life& life = replicas_.at(channel.slot());
   for (;;) {

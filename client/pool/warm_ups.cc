@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/blocked_signals.h"
+#include "base/without_cancellation.h"
 #include "client/pool/pool.h"
 #include "client/pool/pool_call.h"
 #include "client/pool/replicated_object.h"
@@ -35,6 +36,7 @@ void WarmUps::removeExpired() {
 }
 
 void WarmUps::start(std::shared_ptr<WorkerLink> link, std::shared_ptr<WorkerSlot> slot) {
+  const base::WithoutCancellation complete;
   std::list<Task> ended;
   base::MutexLock lock(mutex_);
   for (auto task = tasks_.begin(); task != tasks_.end();) {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/without_cancellation.h"
 #include "client/program/event_log.h"
 #include "client/program/process_fork.h"
 #include "client/transport/worker_memory.h"
@@ -154,6 +155,7 @@ Plan ForkHandlers::planFor(Fork& fork) noexcept {
 }
 
 void ForkHandlers::before() noexcept {
+  const base::WithoutCancellation complete;
   Fork& fork = currentFork;
   fork = Fork();
   fork.locked = lockSoon(mutex_);
@@ -180,6 +182,7 @@ void ForkHandlers::before() noexcept {
 // ---- in the parent ----------------------------------------------------------------------------
 
 void ForkHandlers::inParent() noexcept {
+  const base::WithoutCancellation complete;
   Fork& fork = currentFork;
   // Under the mutex, as all that changes `forks_`: no child gets the number of a closed descriptor.
   // If the fork has failed, no process has this end, and the wait ends at once.
@@ -261,6 +264,7 @@ void ForkHandlers::hideAll() noexcept {
 }
 
 void ForkHandlers::inChild() noexcept {
+  const base::WithoutCancellation complete;
   Fork& fork = currentFork;
   if (fork.plan == Plan::kCopy) {
     const char done = 1;

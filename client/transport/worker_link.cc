@@ -158,6 +158,7 @@ std::chrono::nanoseconds WorkerLink::runningFor() const {
 }
 
 uint64_t WorkerLink::residentBytes() const {
+  const base::WithoutCancellation complete;
   const pid_t number = base::processOf(pidfd_).value_or(0);
   return number == 0 ? 0 : base::residentAnonymousBytes(number);
 }
@@ -446,6 +447,7 @@ bool WorkerLink::waitsInPause(const Deadline& deadline, CancellationToken* cance
                               base::MutexLock& lock) ISOPOOL_LOCKS_UNCHECKED {
   constexpr milliseconds kLook(100);
   if (isPast(deadline)) return false;
+  const base::WithoutCancellation complete;
   const auto look = Clock::now() + kLook;
   slotFreed_.wait_until(lock, deadline ? std::min(*deadline, look) : look);
   if (cancellation == nullptr) return true;

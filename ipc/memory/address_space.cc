@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/fd.h"
+#include "base/without_cancellation.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::ipc {
@@ -17,6 +18,7 @@ namespace {
 
 // The first number of /proc/self/statm counts pages.
 size_t mappedBytes() noexcept {
+  const base::WithoutCancellation complete;
   const base::Fd file(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
   char text[64] = {};
   if (!file.valid() || ::read(file.get(), text, sizeof text - 1) <= 0) return 0;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/standard_streams.h"
+#include "base/without_cancellation.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::ipc {
@@ -27,6 +28,7 @@ PageHistory::PageHistory()
           base::Fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)))) {}
 
 bool PageHistory::written(const void* data, size_t bytes) const {
+  const base::WithoutCancellation complete;
   if (!pagemap_.valid()) return true;
   const auto begin = reinterpret_cast<uint64_t>(data) / kPageBytes;
   const auto end = (reinterpret_cast<uint64_t>(data) + bytes + kPageBytes - 1) / kPageBytes;

@@ -2,13 +2,16 @@
 // Functions of the program that the library calls, and threads that end inside the library.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <future>
 #include <random>
 #include <thread>
+#include <utility>
 
+#include "base/without_cancellation.h"
 #include "tests/client/harness.h"
 
 namespace isopool::tests {
@@ -210,6 +213,83 @@ TEST(Cancellation, OfAThreadAtAnyMomentLeavesTheLibraryAsItWas) {
     ASSERT_EQ(object({"identity", 7}).toInt(), 7);
   }
   setLogger(nullptr);
+  EXPECT_EQ(pool.manager().workersReplaced(), 0u);
+}
+
+/// Makes `use` on a thread of which the cancellation is pending. True if `use` returned.
+bool returnsWithPendingCancellation(const std::function<void()>& use) {
+  bool returned = false;
+  std::thread thread([&] {
+    ASSERT_EQ(::pthread_cancel(::pthread_self()), 0);
+    use();
+    returned = true;
+    ::pthread_testcancel();
+    ADD_FAILURE() << "the cancellation was lost";
+  });
+  thread.join();
+  return returned;
+}
+
+// A function of the library that has a cancellation point ends the thread there, each time.
+TEST(Cancellation, ThatIsPendingHasNoEffectInTheLibrary) {
+  OwnPool pool(1);
+  const ReplicatedObj& object = pool.subject().object();
+  CompletionQueue completed;
+  at::Tensor large;
+  const std::string file = testFolder() / "trace.json";
+  const std::pair<const char*, std::function<void()>> uses[] = {
+      {"a manager", [&] { InterpreterManager manager(1); }},
+      {"a call",
+       [&] {
+         object({"identity", 1});
+       }},
+      {"an asynchronous call",
+       [&] {
+         object.callAsync({"identity", 1}).get();
+       }},
+      {"a queued call",
+       [&] {
+         object.callAsync({"identity", 1}, completed, 1);
+         while (completed.take().empty()) std::this_thread::yield();
+       }},
+      {"a broadcast",
+       [&] {
+         object.callOnAll({"identity", 1});
+       }},
+      {"a session", [&] { pool.manager().acquireOne().global("builtins", "int")({1}).toIValue(); }},
+      {"a package",
+       [&] { pool.manager().loadPackage(packagePath()).loadPickle("model", "model.pkl"); }},
+      {"a tensor", [&] { large = isopool::empty({10'000'000}); }},
+      {"a call with it",
+       [&] {
+         object({"identity", large});
+       }},
+      {"its end", [&] { large = at::Tensor(); }},
+      {"trimming", [&] { isopool::trimSharedMemory(); }},
+      {"a trace",
+       [&] {
+         Trace trace(pool.manager());
+         object({"identity", 1});
+         trace.write(file);
+       }},
+      {"the statistics", [&] { EXPECT_FALSE(pool.manager().statistics().workers.empty()); }},
+      {"a stream",
+       [&] {
+         EXPECT_TRUE(object.stream({"count_to", 3}).next());
+       }},
+      {"a fork", [&] {
+         const at::Tensor shared = isopool::empty({1'000'000});
+         const pid_t child = ::fork();
+         if (child == 0) ::_exit(0);
+         const base::WithoutCancellation complete;
+         int status = -1;
+         EXPECT_EQ(::waitpid(child, &status, 0), child);
+         EXPECT_EQ(status, 0);
+       }}};
+  for (const auto& [name, use] : uses) {
+    EXPECT_TRUE(returnsWithPendingCancellation(use)) << name;
+    EXPECT_EQ(object({"identity", 7}).toInt(), 7) << name;
+  }
   EXPECT_EQ(pool.manager().workersReplaced(), 0u);
 }
 
