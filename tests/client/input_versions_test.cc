@@ -261,7 +261,7 @@ TEST(InputVersion, StaysWhenTheModelWritesToWhatItKeeps) {
   const Moves moves(x);
   pool.subject().ask("keep_and_view", {x});
   SavedProduct product(x);
-  pool.subject().ask("write_kept");
+  pool.subject().ask("write_kept_input");
   EXPECT_EQ(x[0].item<int>(), 2);
   EXPECT_EQ(moves.count(), 0);
   EXPECT_EQ(product.gradient(), "2");

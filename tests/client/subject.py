@@ -157,7 +157,7 @@ class Subject(probe.Probe):
         self.kept_inputs = x
         return x.view(-1)
 
-    def write_kept(self):
+    def write_kept_input(self):
         self.kept_inputs.fill_(3)
 
     def first_two(self, x):
