@@ -110,7 +110,6 @@ void OutputBlocks::wantRoom(size_t bytes) noexcept {
   if (lacksAddressSpace_) return;
   if (askAgainAt_ != 0 && ipc::monotonicNow() < askAgainAt_) return;
   requestedBytes_ = ipc::roundUpToPages(bytes);
-  refusal_ = {};
   requester_.requestOutputSegment(client_, requestedBytes_);
 }
 
