@@ -136,6 +136,7 @@ class Resolver {
     askTime("zygoteTimeout", "zygote_timeout", o.zygoteTimeout);
     askTime("forkTimeout", "fork_timeout", o.forkTimeout);
     askTime("workerTimeout", "worker_timeout", o.workerTimeout);
+    askTime("stoppedTimeout", "stopped_timeout", o.stoppedTimeout);
     ask("outputArena", "output_arena", number(o.outputArena));
     ask("outputArenaLimit", "output_arena_limit", number(o.outputArenaLimit));
     ask("workerMemory", "sandbox.memory", number(o.workerMemory));

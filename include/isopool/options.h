@@ -117,6 +117,9 @@ struct PoolOptions {
   std::chrono::milliseconds forkTimeout{std::chrono::seconds(5)};
   /// How long a forked worker may take until it serves (worker_timeout).
   std::chrono::milliseconds workerTimeout{std::chrono::seconds(30)};
+  /// How long a signal (SIGSTOP) may stop a worker (stopped_timeout). Then the worker is killed and
+  /// replaced, and its call throws WorkerLost. 0: no limit.
+  std::chrono::milliseconds stoppedTimeout{std::chrono::seconds(30)};
   /// How long a worker may run clean-up code that no thread waits for: the `__del__` of a released
   /// Obj, the `finally` of a closed stream, an unload (ISOPOOL_CLEANUP_TIMEOUT). Then it is killed.
   /// 0: no limit. Shared supervisors, too.

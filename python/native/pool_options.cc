@@ -207,6 +207,8 @@ void definePoolOptions(py::module_& module) {
              "How long the fork of one worker may take.");
   defineTime(options, "worker_timeout", &PoolOptions::workerTimeout,
              "How long a forked worker may take until it serves.");
+  defineTime(options, "stopped_timeout", &PoolOptions::stoppedTimeout,
+             "How long a signal may stop a worker until it is replaced; 0: no limit.");
   defineTime(options, "cleanup_timeout", &PoolOptions::cleanupTimeout,
              "How long a worker may run clean-up code that no thread waits for; 0: no limit.");
   defineTime(options, "reconnect", &PoolOptions::reconnect,

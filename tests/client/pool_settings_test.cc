@@ -47,6 +47,7 @@ PoolOptions everythingElse() {
   options.zygoteTimeout = std::chrono::seconds(8);
   options.forkTimeout = std::chrono::seconds(9);
   options.workerTimeout = std::chrono::seconds(10);
+  options.stoppedTimeout = std::chrono::seconds(10);
   options.outputArena = 1 << 20;
   options.outputArenaLimit = 1 << 21;
   options.workerMemory = 1 << 30;
