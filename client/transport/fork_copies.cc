@@ -56,7 +56,7 @@ struct Fork {
 // Of the thread that forks: the handlers have no arguments.
 constinit thread_local Fork currentFork;
 
-bool lockSoon(base::Mutex& mutex) noexcept {
+ISOPOOL_LOCKS_UNCHECKED bool lockSoon(base::Mutex& mutex) noexcept {
   for (int i = 0; i < kTriesToLock; ++i) {
     if (mutex.try_lock()) return true;
     ::nanosleep(&kBetweenTries, nullptr);

@@ -303,7 +303,8 @@ void PageArena::addReference(const void* block) noexcept {
 
 uint32_t PageArena::references(const void* block) const noexcept {
   base::MutexLock lock(mutex_);
-  return entries_[pageOf(block)].references;
+  const PageEntry& entry = entries_[pageOf(block)];
+  return entry.state == RunState::kUsed ? entry.references : 0;
 }
 
 PageArena::Freed PageArena::dropReference(const void* block) noexcept {

@@ -99,9 +99,10 @@ class PageArena {
   };
   /// Adds a reference to the live block that contains `address`; nullopt if there is none.
   std::optional<BlockReference> referTo(const void* address) noexcept;
-  /// In these three, `block` must be the first byte of a live block.
+  /// In these two, `block` must be the first byte of a live block.
   void addReference(const void* block) noexcept;
   Freed dropReference(const void* block) noexcept;
+  /// Of a block that this arena has returned; 0 if it is free.
   uint32_t references(const void* block) const noexcept;
 
   /// True if `address` lies in the reservation, in which all segments lie.

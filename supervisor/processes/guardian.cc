@@ -74,6 +74,15 @@ int asPassedOn(const signalfd_siginfo& info) {
   return signal == SIGINT || hangUp ? SIGTERM : signal;
 }
 
+// A supervisor that the guardian has started.
+struct Guarded {
+  pid_t pid = 0;  ///< 0: it has ended
+  ipc::ControlSocket link;
+  std::optional<NotificationRelay> relay;
+  std::string folders;
+  std::optional<base::TimePoint> giveUp;  ///< when it is killed: a successor, or a predecessor
+};
+
 /// The guardian of supervisors in the foreground, after it has lost all descriptors but its own. One
 /// of them serves. It may have a successor that starts, and predecessors that end.
 class ForegroundGuardian {
@@ -106,14 +115,6 @@ class ForegroundGuardian {
   }
 
  private:
-  struct Guarded {
-    pid_t pid = 0;  ///< 0: it has ended
-    ipc::ControlSocket link;
-    std::optional<NotificationRelay> relay;
-    std::string folders;
-    std::optional<base::TimePoint> giveUp;  ///< when it is killed: a successor, or a predecessor
-  };
-
   void awaitEvent() const {
     constexpr int kRetry = 100;  // ms
     const bool blocked = serving_.relay && serving_.relay->blocked();

@@ -31,7 +31,7 @@ constexpr std::string_view kWorker = "worker-";
 
 // One write() with the whole text, as files of control groups need it. Empty, or the reason.
 std::string write(const std::string& file, const std::string& text) {
-  const base::Fd descriptor(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  const base::Fd descriptor(::open(file.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (descriptor.valid() &&
       ::write(descriptor.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
     return {};

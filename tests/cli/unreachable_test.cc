@@ -123,7 +123,7 @@ TEST_F(Unreachable, StoppedSupervisorTimesOut) {
   const OwnSupervisor supervisor;
   supervisor.signal(SIGSTOP);
   const CommandOutcome outcome = runCommand({"workers", "--socket", supervisor.address()});
-  expectFailure(outcome, "it is stopped or hangs");
+  expectFailure(outcome, "it is stopped, hangs");
   EXPECT_GE(outcome.took, milliseconds(1900));
   EXPECT_LT(outcome.took, milliseconds(4000));
 }
