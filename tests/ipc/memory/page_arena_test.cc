@@ -248,6 +248,16 @@ TEST(PageArena, MatchesAReferenceArenaUnderRandomUse) {
   EXPECT_EQ(arena.allocate(1), nullptr);
 }
 
+// The record of a free run has other figures in the place of references.
+TEST(PageArena, AFreeBlockHasNoReferences) {
+  PageArena arena(kMegabyte);
+  addSegment(arena, 1, kMegabyte);
+  void* block = arena.allocate(kPageBytes);
+  EXPECT_EQ(arena.references(block), 1u);
+  arena.dropReference(block);
+  EXPECT_EQ(arena.references(block), 0u);
+}
+
 TEST(PageArena, WithoutSegmentsHasNothing) {
   PageArena arena(kMegabyte);
   EXPECT_EQ(arena.allocate(1), nullptr);
