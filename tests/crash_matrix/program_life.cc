@@ -228,7 +228,8 @@ void ProgramLife::leave() {
 
 /// Has the memory of large tensors in both directions returned to the system.
 void ProgramLife::trim() {
-  requireFilledWith(object_({"add_one", empty({1'500'000}).fill_(1)}).toTensor(), 2);
+  // Larger than the segment that is kept as a reserve: it gets a segment of its own.
+  requireFilledWith(object_({"add_one", empty({3'000'000}).fill_(1)}).toTensor(), 2);
   // The worker handles the supervisor's messages between two calls. In the end it has for results
   // what it had from the start.
   constexpr uint64_t kFromTheStart = 4 << 20;

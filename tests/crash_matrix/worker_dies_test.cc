@@ -74,7 +74,7 @@ class Sufferer {
     for (const CrashPoint point :
          {CrashPoint::kInputSegmentLeft, CrashPoint::kInputSegmentUnmappedSent,
           CrashPoint::kOutputSegmentRetired}) {
-      require(suffer(point, 1, Operation::kTrim), "no segment is retired");
+      require(suffer(point, 1, Operation::kTrim), requestFor(point, 1) + ": no segment is retired");
       suffer(point, 2, Operation::kTrim);
     }
   }
