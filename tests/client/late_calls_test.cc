@@ -22,6 +22,7 @@ namespace {
 constexpr int kStatus = 7;  // with which each process ends
 
 SharedSupervisor* supervisor = nullptr;
+const std::string* package = nullptr;  // like the supervisor's, usable until the process has ended
 
 // ---- what is used ----------------------------------------------------------------------------
 
@@ -35,7 +36,7 @@ struct Objects {
 
   Objects()
       : manager(Address{supervisor->address()}, 1),
-        object(manager.loadPackage(packagePath()).loadPickle("model", "model.pkl")) {}
+        object(manager.loadPackage(*package).loadPickle("model", "model.pkl")) {}
 
   // What a program does early.
   void useAll() {
@@ -115,8 +116,8 @@ constexpr Use kUses[] = {{"Call", call},
                          {"CallWithCallback", callWithCallback},
                          {"CallOnAll", callOnAll},
                          {"Session", session},
-                         {"SharedMemory", sharedMemory},
                          {"RefusedCall", refusedCall},
+                         {"SharedMemory", sharedMemory},
                          {"DestroyedResult", destroyedResult},
                          {"DestroyedManager", destroyedManager},
                          {"NewManager", newManager}};
@@ -373,12 +374,14 @@ void expectGoodEnd(const std::function<void()>& inChild, bool used = true) {
 class LateUse : public ::testing::TestWithParam<std::tuple<Stage, Use>> {
  public:
   static void SetUpTestSuite() {
-    packagePath();
+    package = new std::string(packagePath());
     supervisor = new SharedSupervisor({"--workers", "2"});
   }
   static void TearDownTestSuite() {
     delete supervisor;
     supervisor = nullptr;
+    delete package;
+    package = nullptr;
   }
 };
 
@@ -387,7 +390,8 @@ TEST_P(LateUse, WorksAndTheProgramEndsAsItWants) {
   expectGoodEnd([&] { runChild(std::get<Stage>(GetParam())); });
 }
 
-/// Its parameter is a use that a program can repeat.
+/// Its parameter is a use that a program can repeat, and that runs no operator of torch here: torch
+/// itself destroys its operators during the exit, at::empty among them.
 class UseUntilTheEnd : public LateUse {};
 
 // The thread uses the library while the main thread destroys the static objects of all libraries.
@@ -409,7 +413,7 @@ TEST_P(UseUntilTheEnd, OfADetachedThreadDoesNotDisturbTheEnd) {
 
 INSTANTIATE_TEST_SUITE_P(Each, UseUntilTheEnd,
                          ::testing::Combine(::testing::Values(kStages[0]),
-                                            ::testing::ValuesIn(kUses, kUses + 7)),
+                                            ::testing::ValuesIn(kUses, kUses + 6)),
                          [](const auto& test) {
                            return std::string(std::get<Use>(test.param).name);
                          });

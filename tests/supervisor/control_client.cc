@@ -77,11 +77,16 @@ void ControlClient::sendBytes(const std::string& bytes) {
   ASSERT_EQ(::write(control_.fd(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
 }
 
-void ControlClient::post(uint64_t epoch, const std::string& text) {
+uint64_t ControlClient::publish(uint64_t epoch, const std::string& text) {
   ipc::OutgoingCall call;
   call.operation = ipc::Operation::kPing;
   call.payload.inlineBytes = std::as_bytes(std::span(text));
-  worker(epoch).end->publish(call);
+  return worker(epoch).end->publish(call);
+}
+
+bool ControlClient::begins(uint64_t epoch, const std::string& text) {
+  const uint64_t sequence = publish(epoch, text);
+  return waitFor([&] { return worker(epoch).end->hasStarted(sequence); });
 }
 
 std::optional<std::string> ControlClient::call(uint64_t epoch, const std::string& text,

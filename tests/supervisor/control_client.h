@@ -61,7 +61,9 @@ class ControlClient {
   std::optional<std::string> call(uint64_t epoch, const std::string& text,
                                   milliseconds patience = milliseconds(5000));
   /// The same without waiting for an answer.
-  void post(uint64_t epoch, const std::string& text);
+  void post(uint64_t epoch, const std::string& text) { publish(epoch, text); }
+  /// Posts, and waits until the worker has started the call.
+  bool begins(uint64_t epoch, const std::string& text);
   /// Kills the worker, reports its death as a client does that has seen the liveness word, and
   /// returns the time of the kill.
   Clock::time_point killAndReport(uint64_t epoch);
@@ -100,6 +102,7 @@ class ControlClient {
   void setControl(ipc::ControlSocket control) { control_ = std::move(control); }
 
  private:
+  uint64_t publish(uint64_t epoch, const std::string& text);
   bool receive(milliseconds patience);
   void handle(ipc::Frame& frame);
   void introduce(ipc::Frame& frame);

@@ -52,7 +52,7 @@ TEST_F(RetiredSegment, ForInputsIsReleasedWhenEveryWorkerHasUnmappedItAndItsNumb
 
 TEST_F(RetiredSegment, ForInputsWaitsForABusyWorkerAndNotForADeadOne) {
   ASSERT_TRUE(pool_.waitFor([&] { return pool_.call(worker_, "!known") == "#1"; }));
-  pool_.post(worker_, "!hang");
+  ASSERT_TRUE(pool_.begins(worker_, "!hang"));
   pool_.send(ipc::RetireInputSegment{1});
   EXPECT_FALSE(pool_.waitFor([&] { return !pool_.releasedInputs().empty(); }, milliseconds(300)));
   pool_.killAndReport(worker_);
@@ -71,7 +71,7 @@ TEST_F(RetiredSegment, ForInputsIsNotSentToLaterWorkers) {
 
 TEST_F(RetiredSegment, ForInputsMustNotBeDeclaredAgainBeforeItIsReleased) {
   ASSERT_TRUE(pool_.waitFor([&] { return pool_.call(worker_, "!known") == "#1"; }));
-  pool_.post(worker_, "!hang");
+  ASSERT_TRUE(pool_.begins(worker_, "!hang"));
   pool_.send(ipc::RetireInputSegment{1});
   pool_.send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {segment_.get()});
   EXPECT_TRUE(pool_.waitForEnd());
