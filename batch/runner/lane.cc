@@ -26,7 +26,7 @@ constexpr int kIdentifyAttempts = 4;
 constexpr auto kUnavailablePause = std::chrono::seconds(1);
 constexpr int kUnavailablePauses = 300;
 /// How much longer a step may take than it should, before its worker is killed.
-constexpr double kStepsBeforeDeadline = 2;
+constexpr double kStepsBeforeLimit = 2;
 /// Of the times of files, which the kernel takes from its tick.
 constexpr int kClockError = 10;
 /// Workers combine a bucket's items from so many calls.
@@ -97,7 +97,7 @@ Lane::Work Lane::begin(int64_t number) {
   }
   for (const QuarantinedItem& each : journal_.quarantined(number)) progress.leaveOut(each.item);
   std::string part = OutputFolder::partName(number, parquet_);
-  return {std::move(chunk), std::move(part), std::move(progress), {}, {}, {}, 0, false};
+  return {std::move(chunk), std::move(part), std::move(progress), {}, {}, {}, {}, 0, false};
 }
 
 bool Lane::complete(Work& work) {
@@ -155,7 +155,9 @@ void Lane::step(Work& work) {
   work.began = std::chrono::system_clock::now();
   const auto began = std::chrono::steady_clock::now();
   const uint32_t call = std::min(range->count, itemsOfCall_);
-  const auto caught = calls_->run(*range, call, callOptions(call, range->count));
+  const CallOptions options = callOptions(call, range->count);
+  work.limit = options.runTime.value_or(std::chrono::nanoseconds::zero());
+  const auto caught = calls_->run(*range, call, options);
   work.running.reset();
   work.deathsBesideCalls = 0;
   pace_.add(range->count, std::chrono::steady_clock::now() - began);
@@ -186,11 +188,11 @@ void Lane::replaceWorker() {
 CallOptions Lane::callOptions(uint32_t call, uint32_t items) const {
   CallOptions options;
   if (!job_.timeout) return options;
-  options.deadline = *job_.timeout * call;
+  options.runTime = *job_.timeout * call;
   // The items before the one that hangs take their time, too: that of a step by plan, and more.
   if (items > call)
-    *options.deadline +=
-        std::chrono::duration_cast<std::chrono::nanoseconds>(kStepsBeforeDeadline * pace_.step());
+    *options.runTime +=
+        std::chrono::duration_cast<std::chrono::nanoseconds>(kStepsBeforeLimit * pace_.step());
   return options;
 }
 
@@ -254,9 +256,14 @@ void Lane::workerDied(Work& work, BatchFailure failure) {
   calls_.reset();
   open_ = false;
   if (work.running) {
+    const auto now = std::chrono::system_clock::now();
     const auto since = std::max(work.began, lastResult(work.chunk.number));
+    // A limit counts the time in which this process ran: what the clock says beyond it was a stop.
+    const auto stopped = failure.reason == BatchReason::kTimeout
+                             ? std::max(now - work.began - work.limit, std::chrono::nanoseconds(0))
+                             : std::chrono::nanoseconds(0);
     work.interrupted = {*std::exchange(work.running, std::nullopt), std::move(failure),
-                        std::chrono::system_clock::now() - since};
+                        now - since - stopped};
     return;
   }
   if (failedPreparations_ >= kHopelessPreparations) {

@@ -45,7 +45,8 @@ class Lane {
   void run() noexcept;
 
  private:
-  /// A step whose worker died. `time`: how long its last item had run.
+  /// A step whose worker died. `time`: how long its last item had run, without the time in which this
+  /// process did not run itself.
   struct Interruption {
     ItemRange range;
     BatchFailure failure;
@@ -58,6 +59,7 @@ class Lane {
     ChunkProgress progress;
     std::optional<ItemRange> running;             ///< the items of the step in flight
     std::chrono::system_clock::time_point began;  ///< that step
+    std::chrono::nanoseconds limit{};             ///< of that step
     std::optional<Interruption> interrupted;      ///< a step whose worker died
     int deathsBesideCalls = 0;                    ///< in a row
     bool finished = false;

@@ -21,6 +21,7 @@ at::IValue stepOn(InterpreterObj& body, ipc::Operation operation, client::Reques
                   const CallOptions& options, const client::Deadline& deadline) {
   draft.flags |= client::flagsOf(options);
   draft.tag = options.tag;
+  if (!body.pool()->noKill()) draft.runTime = options.runTime;
   return client::step(*body.pool(), *body.channel(), operation, draft, deadline);
 }
 

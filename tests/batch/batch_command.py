@@ -144,6 +144,15 @@ class Running:
         for process in self.processes():
             self.kill(process)
 
+    def stop_for(self, seconds: float) -> None:
+        """Nothing of this command and its pool runs for this time."""
+        stopped = list(self.processes())
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(seconds)
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+
     def wait_for_no_process(self) -> None:
         wait_until(lambda: not self.processes(), "the end of all processes of the job")
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 
 import pytest
-from batch_command import JobFolder, Row, job_folder, numbers, squares
+from batch_command import JobFolder, Row, job_folder, numbers, squares, wait_until
 
 # Far more than a good item takes on a busy machine.
 TIMEOUT = "5s"
@@ -80,6 +80,21 @@ def test_bisection_finds_an_item_that_hangs(folder: JobFolder) -> None:
     folder.run(*line, code=3)
     assert folder.rows() == squares(8, [5])
     assert reasons(folder.quarantine()) == {"i5": "timeout"}
+
+
+def test_time_in_which_nothing_of_the_job_runs_is_no_items(folder: JobFolder) -> None:
+    folder.jsonl(numbers(9, {7: "hang"}, seconds=0.5))
+    line = ["app.py:square", "in.jsonl", "-o", "out", "--workers", "1", "--timeout", "2s", "--json"]
+    running = folder.start(*line)
+    wait_until(lambda: "i2" in folder.trace("begin"), "the start of item 2")
+    worker = folder.worker_of("i2")
+    running.stop_for(4)
+    assert running.wait().code == 3
+    assert folder.rows() == squares(9, [7])
+    assert reasons(folder.quarantine()) == {"i7": "timeout"}
+    # No worker was lost for it either.
+    assert folder.trace("begin").count("i2") == 1
+    assert folder.worker_of("i3") == worker
 
 
 def replaced(folder: JobFolder, function: str) -> int:

@@ -134,6 +134,35 @@ TEST_P(EachOperation, ThatRunsPastItsDeadlineEndsAndItsWorkerIsReplaced) {
   EXPECT_NE(now, worker);
 }
 
+TEST_F(StepDeadline, TheRunTimeOfAStepOfAnObjDoesNotCountItsWait) {
+  CallOptions limited;
+  limited.runTime = milliseconds(200);
+  const pid_t worker = process();
+  InterpreterSession session = manager_.acquireOne();
+  const Obj object = blockingObj(session);
+  InterpreterSession other = manager_.acquireOne();
+  const Obj waiting = other.global("blocking", "block");
+  auto occupied = std::async(std::launch::async, [&] { return waiting(at::ArrayRef<Obj>()); });
+  EXPECT_EQ(gate_.arrival(), worker);
+  auto limitedStep = std::async(std::launch::async, [&] { return object.call({}, {}, limited); });
+  EXPECT_EQ(limitedStep.wait_for(milliseconds(400)), std::future_status::timeout);
+  gate_.open();
+  occupied.get();
+  EXPECT_EQ(limitedStep.get().toIValue().toInt(), 1);
+  EXPECT_EQ(process(), worker);
+}
+
+TEST_F(StepDeadline, TheRunTimeOfAStepOfAnObjLimitsIt) {
+  CallOptions limited;
+  limited.runTime = milliseconds(200);
+  const pid_t worker = process();
+  InterpreterSession session = manager_.acquireOne();
+  const Obj object = blockingObj(session);
+  expectOverdue([&] { (void)object.call({}, {}, limited); }, /*started=*/true);
+  EXPECT_EQ(gate_.arrival(), worker);
+  EXPECT_TRUE(waitUntilDead(worker, kPatience));
+}
+
 TEST_P(EachOperation, ThatWaitsPastItsDeadlineIsWithdrawnAndTheWorkerLives) {
   const pid_t worker = process();
   InterpreterSession session = manager_.acquireOne();
