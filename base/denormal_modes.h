@@ -10,8 +10,8 @@
 namespace isopool::base {
 
 /// How the calling thread's processor treats denormal floating-point numbers, as
-/// at::Context::setFlushDenormal() and the compiler's option -ffast-math set it. On arm64 one bit of
-/// the processor stands for both. On other processors always false.
+/// at::Context::setFlushDenormal() and the compiler's option -ffast-math set it. On arm64 one bit
+/// of the processor stands for both. On other processors always false.
 struct DenormalModes {
   bool flushToZero = false;       ///< a denormal result becomes 0
   bool denormalsAreZero = false;  ///< a denormal operand counts as 0

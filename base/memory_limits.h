@@ -31,8 +31,8 @@ std::optional<MemoryUse> memoryUse(const std::string& root = "");
 /// process before it kills it. Nothing if the kernel does not show the number.
 std::optional<uint64_t> memoryKills(const std::string& root = "");
 
-/// The same for the control group of this folder (version 2), with the groups below it; nothing also
-/// if there is no such group or it counts no memory.
+/// The same for the control group of this folder (version 2), with the groups below it; nothing
+/// also if there is no such group or it counts no memory.
 std::optional<uint64_t> memoryKillsIn(const std::string& folder);
 
 /// True if the kernel kills all processes of this process's control group, and not one of them,

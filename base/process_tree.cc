@@ -30,8 +30,8 @@ std::optional<uint64_t> sumOf(pid_t pid, const char* name,
   return sum;
 }
 
-// The page tables of memory that is used densely take 1/512 of it: more than twice as much is memory
-// that a process takes by using addresses that are far from each other.
+// The page tables of memory that is used densely take 1/512 of it: more than twice as much is
+// memory that a process takes by using addresses that are far from each other.
 uint64_t needlessPageTables(pid_t pid) {
   const uint64_t tables = sumOf(pid, "status", {"VmPTE:"}).value_or(0);
   const uint64_t needed = sumOf(pid, "status", {"VmRSS:", "VmSwap:"}).value_or(0) / 256;

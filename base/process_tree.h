@@ -24,10 +24,10 @@ struct Descendants {
 Descendants descendantsOf(std::span<const pid_t> roots, pid_t except, size_t most);
 
 /// Bytes of a process that belong neither to a file nor to a memory object, resident or swapped
-/// out, and page tables beyond what its memory needs. A page that several processes share since a fork counts by its part
-/// (1/2 if two processes share it), so that the sum over processes that share it is right. 0 if the
-/// process is gone. Takes milliseconds if the process is large. If the kernel denies the exact
-/// number, privateBytesAtMost().
+/// out, and page tables beyond what its memory needs. A page that several processes share since a
+/// fork counts by its part (1/2 if two processes share it), so that the sum over processes that
+/// share it is right. 0 if the process is gone. Takes milliseconds if the process is large. If the
+/// kernel denies the exact number, privateBytesAtMost().
 uint64_t privateBytes(pid_t pid);
 
 /// The same, but a shared page counts in full. Takes microseconds.

@@ -16,8 +16,9 @@ namespace isopool::base {
 ///
 /// If two looks are much further apart than kBetweenLooks or the value given, this process did not
 /// run in between. Nothing of that interval counts, and then nothing counts for an interval between
-/// two looks, at least kBetweenLooks: the other process has it to wake up in, whatever the limit is.
-/// The clock does not advance while the machine is suspended, so that time does not count either.
+/// two looks, at least kBetweenLooks: the other process has it to wake up in, whatever the limit
+/// is. The clock does not advance while the machine is suspended, so that time does not count
+/// either.
 ///
 /// Pure: the caller passes the time and serialises the calls.
 class RunningTime {

@@ -434,8 +434,8 @@ void Supervisor::reload() {
   if (!draining_) resizeGroups();
 }
 
-// Waits for calls in flight; clients refuse new calls. The second time it ends the supervisor without
-// waiting.
+// Waits for calls in flight; clients refuse new calls. The second time it ends the supervisor
+// without waiting.
 void Supervisor::shutDown(const std::string& why) {
   base::log(base::LogLevel::kInfo, "shutting down: " + why);
   if (options_.privatePool || std::exchange(askedToEnd_, true)) {

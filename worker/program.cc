@@ -28,7 +28,7 @@ constexpr const char* kHelp =
     "  --check-sandbox  print why a zygote would refuse the sandbox settings, and exit (0: valid)\n"
     "  --preloads-of PACKAGE  print the modules that this package takes from the workers' Python "
     "and\n"
-    "                   the time to import each, as a value for ISOPOOL_PRELOAD_MODULES, and exit.\n"
+    "                   the time to import each, for ISOPOOL_PRELOAD_MODULES, and exit.\n"
     "                   Imports them here, without a sandbox: the file chooses among the modules\n"
     "                   that are installed; code of the file itself does not run\n"
     "  --version        print the version, and exit\n"

@@ -45,8 +45,8 @@ class Lane {
   void run() noexcept;
 
  private:
-  /// A step whose worker died. `time`: how long its last item had run, without the time in which this
-  /// process did not run itself.
+  /// A step whose worker died. `time`: how long its last item had run, without the time in which
+  /// this process did not run itself.
   struct Interruption {
     ItemRange range;
     BatchFailure failure;

@@ -39,7 +39,8 @@ void Nemesis::stop(const Attack& attack, pid_t victim) {
 
 // No process of the target runs meanwhile, so nothing may be lost: unlike stop(), this excuses no
 // death and no failure. Without a control group the processes are stopped and continued by signals,
-// one after the other. Returns when the target runs again: no other attack reaches a frozen process.
+// one after the other. Returns when the target runs again: no other attack reaches a frozen
+// process.
 void Nemesis::freeze(const Attack& attack) {
   std::string why;
   if (!freezer_) {

@@ -57,8 +57,8 @@ ModelInfo infoOf(const Words& words) {
   isopool::PoolOptions options;
   options.workers = 1;
   options.spares = 0;
-  // What the model prints while it is loaded is no part of the answer, but what the sandbox lacks on
-  // this system is.
+  // What the model prints while it is loaded is no part of the answer, but what the sandbox lacks
+  // on this system is.
   options.logger = [](isopool::LogLevel level, std::string_view text) {
     if (level < isopool::LogLevel::kWarning || !text.starts_with("the sandbox is weaker")) return;
     std::fprintf(stderr, "isopool: %.*s\n", static_cast<int>(text.size()), text.data());

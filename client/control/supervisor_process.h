@@ -28,18 +28,19 @@ inline constexpr std::chrono::milliseconds kForkPatience(60'000);
 
 /// Starts `program` as a supervisor that serves only this process and dies with it. `defaults`:
 /// KEY=VALUE for its --default. `environment`: NAME=VALUE each, all that it gets. `collectOutput`:
-/// its log, and the output of its processes, go to SupervisorProcess::log. Afterwards the supervisor is not
-/// a child of this process. Safe in a program with threads. Waits until the process that is started
-/// first has forked the supervisor and exited; after `patience` kills it. Whether the supervisor
-/// works shows in its greeting only. Throws SupervisorLost; then no process is left behind.
+/// its log, and the output of its processes, go to SupervisorProcess::log. Afterwards the
+/// supervisor is not a child of this process. Safe in a program with threads. Waits until the
+/// process that is started first has forked the supervisor and exited; after `patience` kills it.
+/// Whether the supervisor works shows in its greeting only. Throws SupervisorLost; then no process
+/// is left behind.
 SupervisorProcess startPrivateSupervisor(const std::string& program,
                                          const std::vector<std::string>& defaults,
                                          std::vector<std::string> environment,
                                          bool collectOutput = false,
                                          std::chrono::milliseconds patience = kForkPatience);
 
-/// What keeps this thread from starting supervisors, if this is known; else empty. For the text of a
-/// failure.
+/// What keeps this thread from starting supervisors, if this is known; else empty. For the text of
+/// a failure.
 std::string obstacleToStarts();
 
 /// Reaps the guardian of a supervisor that has ended if the guardian is a child of this process: so

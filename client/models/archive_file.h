@@ -27,9 +27,9 @@ namespace isopool::client {
 /// The bytes never change, only adopt() changes the memory that holds them. Any thread.
 class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
  public:
-  /// Reads the whole file; takes as long as the disk needs. Throws c10::Error if it is not a regular
-  /// file, is empty, can't be read or is changed meanwhile, or if there is no memory for it;
-  /// DeadlineExceeded if the deadline passes between two reads.
+  /// Reads the whole file; takes as long as the disk needs. Throws c10::Error if it is not a
+  /// regular file, is empty, can't be read or is changed meanwhile, or if there is no memory for
+  /// it; DeadlineExceeded if the deadline passes between two reads.
   static std::shared_ptr<ArchiveFile> open(const std::string& path,
                                            const std::optional<base::TimePoint>& deadline = {});
   /// The same from a reader of its bytes, which is not kept. A read that hangs is waited for.

@@ -67,8 +67,8 @@ class AsyncCall {
   uint64_t drain() const { return drain_; }
 
   /// Waits for the outcome; null if there is none at `until`. The outcome is constant and lives as
-  /// long as this object. A worker's death is an outcome. Throws Error in a forked child, inside the
-  /// call's own callback, inside callbacks that would wait for each other for ever, and what
+  /// long as this object. A worker's death is an outcome. Throws Error in a forked child, inside
+  /// the call's own callback, inside callbacks that would wait for each other for ever, and what
   /// AsyncExecutor::threadWaits() throws.
   const Outcome* outcome(const client::Deadline& until);
 

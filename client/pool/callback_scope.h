@@ -12,8 +12,8 @@ namespace client {
 
 class AsyncExecutor;
 
-/// A thread of an executor, as its other threads see it. The executor owns it and guards the members
-/// that are not atomic.
+/// A thread of an executor, as its other threads see it. The executor owns it and guards the
+/// members that are not atomic.
 struct CallbackThread {
   enum class Work : uint8_t { kCalls, kDeadlines };
   CallbackThread(AsyncExecutor& owner, Work initially) : executor(owner), work(initially) {}

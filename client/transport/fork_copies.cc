@@ -66,8 +66,8 @@ ISOPOOL_LOCKS_UNCHECKED bool lockSoon(base::Mutex& mutex) noexcept {
 
 }  // namespace
 
-/// The handlers, and what they know of this process's shared memory. Never destroyed. A child starts
-/// with an empty one.
+/// The handlers, and what they know of this process's shared memory. Never destroyed. A child
+/// starts with an empty one.
 class ForkHandlers {
  public:
   static ForkHandlers& instance() {

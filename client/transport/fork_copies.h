@@ -17,15 +17,15 @@
 /// the child has its copy. vfork() and posix_spawn() run no handlers, so they copy nothing and do
 /// not wait.
 ///
-/// If the live blocks are larger than ISOPOOL_FORK_COPY_LIMIT together, or if there is no descriptor
-/// or no memory for the copy, the child gets none of them: an access is a segmentation fault there.
-/// The program's logger gets a warning. If the setting is 0, the blocks stay shared.
+/// If the live blocks are larger than ISOPOOL_FORK_COPY_LIMIT together, or if there is no
+/// descriptor or no memory for the copy, the child gets none of them: an access is a segmentation
+/// fault there. The program's logger gets a warning. If the setting is 0, the blocks stay shared.
 namespace isopool::client {
 
 struct LentBlock;
 
-/// The blocks that one worker has lent to this process, by lease. Any thread. In the child of a fork
-/// it tells which blocks were lent when the process forked, whatever other threads were doing.
+/// The blocks that one worker has lent to this process, by lease. Any thread. In the child of a
+/// fork it tells which blocks were lent when the process forked, whatever other threads were doing.
 class LentBlocks {
  public:
   /// The block is lent from now on. `data`: the begin of a page.

@@ -31,8 +31,8 @@ constexpr size_t kLargestAutomaticSegment = 256 * kMiB;
 // From so many segments on, large blocks share segments: each one takes descriptors here, in the
 // supervisor and in the workers.
 constexpr size_t kManySegments = 128;
-// So many retired segments may wait for the answers of supervisors; further ones stay, except at the
-// limit.
+// So many retired segments may wait for the answers of supervisors; further ones stay, except at
+// the limit.
 constexpr ptrdiff_t kMostRetired = 64;
 // In ns, between two requests to the workers to trim their memory.
 constexpr int64_t kBetweenRequests = 200'000'000;
@@ -339,7 +339,8 @@ size_t InputArena::trimAll(ipc::TrimRule rule) noexcept {
   return bytes;
 }
 
-// If a supervisor or worker does not answer for long, memory stays instead of messages that pile up.
+// If a supervisor or worker does not answer for long, memory stays instead of messages that pile
+// up.
 bool InputArena::tooManyRetired() noexcept {
   base::MutexLock lock(growMutex_);
   return std::count_if(segments_.begin(), segments_.end(),

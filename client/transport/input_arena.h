@@ -46,8 +46,8 @@ class SegmentAudience {
 class BlockLender {
  public:
   virtual ~BlockLender() = default;
-  /// Ends the references of what the borrower has returned and of calls that it did not run. Returns
-  /// true if something is still lent. Any thread.
+  /// Ends the references of what the borrower has returned and of calls that it did not run.
+  /// Returns true if something is still lent. Any thread.
   virtual bool reclaim() noexcept = 0;
 };
 
@@ -66,16 +66,15 @@ struct NoBlock {
 /// segment of its own.
 ///
 /// Memory that has been free for kIdleTime to twice that time goes back to the system, except the
-/// reserve (8 MiB). If the arena would exceed its limit or a supervisor's, what is free goes back at
-/// once. So a block
-/// fits if it and the blocks in use together are within the limit. A segment that is removed is
-/// unmapped here and its pages are gone at once; the workers unmap it between two calls, and only
-/// then its number is used again. Without an audience there is no thread for idle memory: a free
-/// segment then goes back at once, the rest with trim().
+/// reserve (8 MiB). If the arena would exceed its limit or a supervisor's, what is free goes back
+/// at once. So a block fits if it and the blocks in use together are within the limit. A segment
+/// that is removed is unmapped here and its pages are gone at once; the workers unmap it between
+/// two calls, and only then its number is used again. Without an audience there is no thread for
+/// idle memory: a free segment then goes back at once, the rest with trim().
 ///
 /// Never destroyed, because storages may refer to it until the process exits. Any thread. A forked
-/// child has an arena of its own; the parent's arena neither allocates nor frees in the child, where
-/// its live blocks are private copies (client/transport/fork_copies.h).
+/// child has an arena of its own; the parent's arena neither allocates nor frees in the child,
+/// where its live blocks are private copies (client/transport/fork_copies.h).
 ///
 /// A block is free when its last reference ends. References: one of the storage, and one for each
 /// lease. If a worker dies, WorkerLink::reaped() ends the leases and not the death itself: until

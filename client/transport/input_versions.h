@@ -16,9 +16,9 @@ void noteWrites(const ipc::VersionCounters& versions);
 /// requests may write to them. Not thread-safe; the counters may be used by other threads.
 class KeptInputs {
  public:
-  /// Increments the counters that the worker reports in its answer to request `call`, whose counters
-  /// are `versions`, and notes which are kept. Throws ValueError if the report names a counter that
-  /// the request did not have.
+  /// Increments the counters that the worker reports in its answer to request `call`, whose
+  /// counters are `versions`, and notes which are kept. Throws ValueError if the report names a
+  /// counter that the request did not have.
   void note(const ipc::InputReport& report, uint64_t call, const ipc::VersionCounters& versions);
   /// The same for an answer that leaves open what was written to and is kept: assumes all.
   void noteUnknown(uint64_t call, const ipc::VersionCounters& versions);

@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/transport/worker_memory.h"
 #include "client/transport/deadline.h"
+#include "client/transport/worker_memory.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/tensor/value_codec.h"
 #include "ipc/tensor/value_types.h"

@@ -170,8 +170,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   void callTimeOver(uint64_t sequence, const std::string& text);
   /// From here on new requests throw SupervisorLost with this text; those in flight continue.
   void refuseRequests(const std::string& text);
-  /// While `paused`, exchange() waits before it sends a request, as it waits for room. Requests that
-  /// were sent go on, and so does notify().
+  /// While `paused`, exchange() waits before it sends a request, as it waits for room. Requests
+  /// that were sent go on, and so does notify().
   void pauseRequests(bool paused);
   /// Call when the worker, which lives on, has unmapped all memory of this process: ends the
   /// channel and frees what was lent to the worker.

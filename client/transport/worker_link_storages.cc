@@ -283,8 +283,8 @@ void WorkerLink::placePayload(std::span<const std::byte> payload, ipc::OutgoingP
   InputArena& arena = InputArena::instance();
   NoBlock why;
   while ((blob = arena.allocateBlock(payload.size(), why)) == nullptr) {
-    awaitRoom("the arguments of a call (" + std::to_string(payload.size()) + " bytes)", why,
-              waited, deadline);
+    awaitRoom("the arguments of a call (" + std::to_string(payload.size()) + " bytes)", why, waited,
+              deadline);
   }
   std::memcpy(blob, payload.data(), payload.size());
   const auto location = arena.locate(blob);

@@ -49,7 +49,8 @@ nanoseconds untilItLooks(PendingRequest& request, const Deadline& deadline,
 WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& deadline,
                                     CancellationToken* cancellation, Migration* migration,
                                     std::optional<ProcessorLoad::Spinner>& spinner) {
-  // If CallOptions::interrupted throws, or ends the thread, the call ends as if it had returned true.
+  // If CallOptions::interrupted throws, or ends the thread, the call ends as if it had returned
+  // true.
   struct Leaving {
     WorkerLink& link;
     PendingRequest& request;
@@ -372,8 +373,8 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
                                                  bool stopped) {
   const uint64_t sequence = request.sequence;
   const nanoseconds publishedAt = request.publishedAt;
-  // Only the deadline is a time of the clock: a stop by the caller takes effect at once, and a limit
-  // of the run time counts as this does.
+  // Only the deadline is a time of the clock: a stop by the caller takes effect at once, and a
+  // limit of the run time counts as this does.
   const bool byDeadline = !stopped && !runTimeIsOver(request);
   const nanoseconds mayRun =
       byDeadline ? request.mayRun - request.time.look(Clock::now()) : nanoseconds(0);

@@ -33,11 +33,11 @@ struct CallOptions {
   /// turns all deadlines off.
   std::optional<std::chrono::nanoseconds> deadline;
   /// For call() and callAsync() of a ReplicatedObj and of its methods, and for all steps of an Obj;
-  /// others ignore it. The time that the call may take on a worker, counted from the moment when the
-  /// worker begins to run it, within 2 ms: neither the wait for a free worker nor the loading of the
-  /// object counts, nor time in which this program itself did not run, and a call that runs again
-  /// has the whole time again. When it has passed, the same happens as after the deadline. The call
-  /// ends at the earlier of both.
+  /// others ignore it. The time that the call may take on a worker, counted from the moment when
+  /// the worker begins to run it, within 2 ms: neither the wait for a free worker nor the loading
+  /// of the object counts, nor time in which this program itself did not run, and a call that runs
+  /// again has the whole time again. When it has passed, the same happens as after the deadline.
+  /// The call ends at the earlier of both.
   std::optional<std::chrono::nanoseconds> runTime;
   /// For calls of a ReplicatedObj. The call may run more than once: if its worker dies after the
   /// call has started, the call runs again on another worker; without this option the caller gets

@@ -20,8 +20,8 @@ namespace isopool {
 ///
 /// If shared memory has reached its limit (ISOPOOL_INPUT_ARENA_LIMIT) or the system refuses more,
 /// the tensor comes from the heap and is copied when it is passed; the first such tensor is logged
-/// with the cause (setLogger()). If its storage is resized, it moves to the heap, too. Throws c10::Error for another device or
-/// layout. Thread-safe.
+/// with the cause (setLogger()). If its storage is resized, it moves to the heap, too. Throws
+/// c10::Error for another device or layout. Thread-safe.
 ISOPOOL_EXPORT at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options = {});
 
 /// True if the tensor's storage is in memory shared with workers: input memory (isopool::empty), or

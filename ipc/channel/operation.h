@@ -86,8 +86,8 @@ enum class CompletionStatus : uint32_t {
 };
 
 /// Added to the status in a CompletionSlot if the payload has a report about the tensors that the
-/// client's requests passed (ipc/tensor/input_report.h). If the payload has none, the report was too
-/// long: every input of the request may have been written to, and may be kept.
+/// client's requests passed (ipc/tensor/input_report.h). If the payload has none, the report was
+/// too long: every input of the request may have been written to, and may be kept.
 inline constexpr uint32_t kInputReportFlag = 1u << 31;
 constexpr CompletionStatus withInputReport(CompletionStatus status) {
   return static_cast<CompletionStatus>(static_cast<uint32_t>(status) | kInputReportFlag);

@@ -269,7 +269,7 @@ struct Report {
   std::vector<ReportedCount> droppedOutput;  ///< lines of workers that were not logged, by reason
   uint64_t memoryUsed = 0;   ///< of the control group that is nearest to its limit, or the machine
   uint64_t memoryLimit = 0;  ///< of the same; 0: not known
-  std::string successor;    ///< "starting", or why the last one did not serve; else empty
+  std::string successor;     ///< "starting", or why the last one did not serve; else empty
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
                        uptimeMilliseconds, pythonVersion, torchVersion, sandbox, missingProtections,
                        restarts, recycled, unfit, zygoteRestarts, sharedBytes, refusedConnections,

@@ -65,8 +65,8 @@ enum class Seal { kFixedSize, kSingleWriter, kReadOnly };
 /// shown only in /proc. Throws SystemCallError (ENOMEM, EMFILE).
 base::Fd createMemoryObject(const char* label, size_t bytes);
 
-/// Allocates the pages of a range (whole pages) of a memory object that were never allocated or were
-/// released, so that later accesses can't fail. Throws SystemCallError (ENOMEM, ENOSPC).
+/// Allocates the pages of a range (whole pages) of a memory object that were never allocated or
+/// were released, so that later accesses can't fail. Throws SystemCallError (ENOMEM, ENOSPC).
 void allocatePages(int object, size_t offset, size_t bytes, const char* label);
 /// Returns the pages of a range to the system, for all processes that map the object: the range
 /// stays mapped, its content is zero. An access allocates a page again, which can fail: call
@@ -84,8 +84,8 @@ base::Fd createGrowingMemoryObject(const char* label);
 /// writable mapping exists. Throws SystemCallError.
 void sealMemoryObject(const base::Fd& object, Seal seal);
 
-/// Seals the object kReadOnly if no process has a writable mapping of it. Returns false, and changes
-/// nothing, if one has.
+/// Seals the object kReadOnly if no process has a writable mapping of it. Returns false, and
+/// changes nothing, if one has.
 bool isWritableNoMore(const base::Fd& object) noexcept;
 
 /// True if `object` is a memory object of exactly `bytes` bytes with at least the guarantees of

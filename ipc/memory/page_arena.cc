@@ -138,9 +138,8 @@ PageArena::Run PageArena::removeFreeRun(Bins& bins, uint32_t firstPage) noexcept
 }
 
 // Inserts a run, together with the free runs before and behind it, and returns the sum of their
-// pages. What was in use lately is a
-// front part of the result: blocks are taken from the front, so that the rest of a long run stays
-// known as unused while blocks come and go in front of it.
+// pages. What was in use lately is a front part of the result: blocks are taken from the front, so
+// that the rest of a long run stays known as unused while blocks come and go in front of it.
 uint32_t PageArena::mergeFreeRun(const Segment& segment, Run run) noexcept {
   Bins& bins = binsOf(segment.use);
   const uint32_t next = run.first + run.pages;

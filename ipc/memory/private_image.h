@@ -18,8 +18,8 @@ class PrivateImage {
 
   /// Copies this part of the range, whole pages. False if there is no memory for it.
   bool copy(const void* part, size_t bytes) noexcept;
-  /// Puts the image in the place of the range, in one step: parts that were not copied read as zero.
-  /// False if the kernel refuses; then nothing has changed.
+  /// Puts the image in the place of the range, in one step: parts that were not copied read as
+  /// zero. False if the kernel refuses; then nothing has changed.
   bool putInPlace() noexcept;
 
  private:

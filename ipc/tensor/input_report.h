@@ -15,9 +15,9 @@ struct InputVersion {
   auto operator<=>(const InputVersion&) const = default;
 };
 
-/// What an answer reports to the client about the tensors that its requests passed. The client increments
-/// the version counters of its own tensors, so that its autograd sees the writes of a worker as it
-/// sees those of its own process. Untrusted: the worker wrote it.
+/// What an answer reports to the client about the tensors that its requests passed. The client
+/// increments the version counters of its own tensors, so that its autograd sees the writes of a
+/// worker as it sees those of its own process. Untrusted: the worker wrote it.
 struct InputReport {
   struct Written {
     InputVersion input;

@@ -18,8 +18,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ipc/tensor/input_report.h"
 #include "base/clock.h"
+#include "ipc/tensor/input_report.h"
 #include "ipc/tensor/value_types.h"
 
 /// The encoding of IValues on a channel. A payload is a msgpack array of two elements: the body,
@@ -35,7 +35,7 @@
 ///            array [tag, ...]: tag of ValueTag. Lists and dicts contain their elements' types,
 ///            which may be Any. The deepest nesting is 64
 ///   storage  array [kind, ...] of StorageKind
-///   report   [[[call, version, times]...], [version...], [[call, version]...]]: InputReport's lists
+/// report [[[call, version, times]...], [version...], [[call, version]...]]: InputReport's lists
 namespace isopool::ipc {
 
 inline constexpr int8_t kTensorExtension = 1;
@@ -124,8 +124,8 @@ class PayloadWriter {
   /// The part of storage `index` that the receiver needs. A caller that copies the storage copies
   /// only this part, and sets the record's `rebase` to its begin.
   StorageExtent extentOfStorage(size_t index) const { return storageUses_[index].extent; }
-  /// Call after clear(), for an answer: numbers the counters behind those of its request, which must
-  /// stay as they are until the answer is finished.
+  /// Call after clear(), for an answer: numbers the counters behind those of its request, which
+  /// must stay as they are until the answer is finished.
   void answerTo(const VersionCounters& request) { requestVersions_ = &request; }
   /// The distinct version counters of the tensors so far, without those of answerTo().
   const VersionCounters& versions() const { return versions_; }

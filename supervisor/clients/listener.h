@@ -31,7 +31,8 @@ ListeningSocket listenAt(const std::string& path, const std::string& group);
 /// The socket that a predecessor has made, with its lock; without a lock the service manager made
 /// it.
 ListeningSocket inherited(base::Fd socket, base::Fd lock);
-/// True if another supervisor listens at the path of a socket that this process has made and closed.
+/// True if another supervisor listens at the path of a socket that this process has made and
+/// closed.
 bool isTakenOver(const ListeningSocket& closed);
 
 /// Accepts connections on the event loop and never blocks. Without free descriptors it logs that,

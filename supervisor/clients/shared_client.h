@@ -46,9 +46,9 @@ class SharedClient final : public Client {
   /// Sends Drain: the client shall publish no more calls. Resumes it first: calls that it has
   /// accepted shall end. `hasSuccessor`: another supervisor serves the address.
   void drain(const std::string& text, bool hasSuccessor);
-  /// True once the client has acknowledged Drain, and no call of it is in flight. A program that has
-  /// no pool yet opens one if there is a successor, because only a manager that has a pool attaches
-  /// to the successor by itself.
+  /// True once the client has acknowledged Drain, and no call of it is in flight. A program that
+  /// has no pool yet opens one if there is a successor, because only a manager that has a pool
+  /// attaches to the successor by itself.
   bool drained();
   /// True if a manager in the client can attach to a successor without losing a call.
   bool mayMove() { return group_ != nullptr && drainAcknowledged_ && drained(); }
@@ -112,7 +112,7 @@ class SharedClient final : public Client {
   bool draining_ = false;
   bool hasSuccessor_ = false;
   bool drainAcknowledged_ = false;
-  bool callsEnded_ = false;  ///< after that
+  bool callsEnded_ = false;    ///< after that
   ClassTotals counted_;        ///< what addNewTo() has added
   uint32_t waitingCalls_ = 0;  ///< that the client holds back, as it has last reported
   StallClock stall_;

@@ -40,8 +40,8 @@ class MemoryStock {
   void expectWorker();
   /// Withdraws one announcement: that worker will not take() a set.
   void cancelExpectation();
-  /// Gives a set: calls `taken` before it returns if a set is ready, else when one has been made. If
-  /// many wait, as when each of many clients needs a channel to each of several new workers, the
+  /// Gives a set: calls `taken` before it returns if a set is ready, else when one has been made.
+  /// If many wait, as when each of many clients needs a channel to each of several new workers, the
   /// sets have little memory for results: the worker asks for more when a result needs it.
   void take(Taken taken);
 

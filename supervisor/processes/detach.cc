@@ -77,9 +77,9 @@ std::string lowerOomScore() {
   return before;
 }
 
-// On a loaded machine the supervisor shall not wait for processors as long as the processes that load
-// it: it runs no user code and needs little time, but all programs may need an answer at once. Best
-// effort: lowering the niceness needs a privilege. Returns the former one if it was changed.
+// On a loaded machine the supervisor shall not wait for processors as long as the processes that
+// load it: it runs no user code and needs little time, but all programs may need an answer at once.
+// Best effort: lowering the niceness needs a privilege. Returns the former one if it was changed.
 std::optional<int> lowerNiceness() {
   constexpr int kNiceness = -10;
   errno = 0;

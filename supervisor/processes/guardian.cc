@@ -83,8 +83,8 @@ struct Guarded {
   std::optional<base::TimePoint> giveUp;  ///< when it is killed: a successor, or a predecessor
 };
 
-/// The guardian of supervisors in the foreground, after it has lost all descriptors but its own. One
-/// of them serves. It may have a successor that starts, and predecessors that end.
+/// The guardian of supervisors in the foreground, after it has lost all descriptors but its own.
+/// One of them serves. It may have a successor that starts, and predecessors that end.
 class ForegroundGuardian {
  public:
   ForegroundGuardian(pid_t guarded, base::Fd link, base::Fd signals,

@@ -111,7 +111,8 @@ class Processes {
     bool complete = true;  ///< false: there are more than 256 processes; the rest is not counted
   };
   /// The descendants of a child of this process, and processes of its group whose parent has ended.
-  /// Takes microseconds if user code has started no process, else milliseconds for each. Any thread.
+  /// Takes microseconds if user code has started no process, else milliseconds for each. Any
+  /// thread.
   virtual Tree treeOf(pid_t worker) = 0;
   /// What a process has used and has; zero if it is reaped.
   struct Use {

@@ -22,9 +22,9 @@ enum class ExitKind { kBeforeFirstCall, kAfterCall, kOfClient };
 
 /// Decides when a place (of a slot, a spare or the zygote) gets its next process, and when a client
 /// gets its next worker. After a death that is not early: at once, always. After one of kOfClient:
-/// at once, and the deaths before it still count. After early deaths in a row: at once, then after 10 ms,
-/// 100 ms, 1 s, and after each further one 1 s, until RestartLimits demand a quarantine. Pure: the
-/// caller passes the time, which must not decrease.
+/// at once, and the deaths before it still count. After early deaths in a row: at once, then after
+/// 10 ms, 100 ms, 1 s, and after each further one 1 s, until RestartLimits demand a quarantine.
+/// Pure: the caller passes the time, which must not decrease.
 class RestartPolicy {
  public:
   struct Decision {

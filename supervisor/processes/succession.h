@@ -13,8 +13,8 @@ namespace isopool::supervisor {
 
 /// How a guardian starts a supervisor that takes over the address of another one: a process that
 /// runs the program file of the guardian again, which may be a newer one, with its arguments and
-/// its environment. A guardian starts it, so that the process that a service manager, a container or
-/// a terminal has started stays the same.
+/// its environment. A guardian starts it, so that the process that a service manager, a container
+/// or a terminal has started stays the same.
 
 /// What the successor gets. `lock` is not valid if the service manager made the socket,
 /// `notifications` if there is none.

@@ -31,8 +31,9 @@ class WorkerControlGroups {
 
   /// Moves the calling process and its guardian, the parent, to GROUP/isopoold. Throws
   /// std::runtime_error with the reason if the system does not allow that: then nothing has
-  /// changed. `root`: a folder in place of "/", for tests. `successor`: the guardian and this process
-  /// are in GROUP/isopoold already, because another supervisor of the same guardian has moved it.
+  /// changed. `root`: a folder in place of "/", for tests. `successor`: the guardian and this
+  /// process are in GROUP/isopoold already, because another supervisor of the same guardian has
+  /// moved it.
   explicit WorkerControlGroups(const std::string& root = "", bool successor = false);
 
   /// Makes a group for the worker, a child that has run no user code, and moves it there. Returns

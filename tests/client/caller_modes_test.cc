@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The calling thread's autocast and its treatment of denormal numbers reach the model. Grad and inference mode: see call_test.cc.
+// The calling thread's autocast and its treatment of denormal numbers reach the model. Grad and
+// inference mode: see call_test.cc.
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 

@@ -28,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kSize = 100'000;
 
-// Without an operation of torch: in a forked child a lock of torch's may be held by a thread that is
-// not there.
+// Without an operation of torch: in a forked child a lock of torch's may be held by a thread that
+// is not there.
 bool isAll(const at::Tensor& x, double value) {
   const float* data = x.const_data_ptr<float>();
   return std::all_of(data, data + x.numel(),

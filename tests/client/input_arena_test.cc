@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The arena for inputs by itself, with a limit of 64 MiB: what it finds room for, what it gives back
-// to the system, and what it says when it can't.
+// The arena for inputs by itself, with a limit of 64 MiB: what it finds room for, what it gives
+// back to the system, and what it says when it can't.
 #include "client/transport/input_arena.h"
 
 #include <ATen/ATen.h>

@@ -345,8 +345,8 @@ constexpr Stage kStages[] = {
 
 /// Runs `inChild` in a fork, which is to end with kStatus. False if it does not.
 void expectGoodEnd(const std::function<void()>& inChild, bool used = true) {
-  seen = static_cast<Seen*>(::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  seen = static_cast<Seen*>(
+      ::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(seen, MAP_FAILED);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -418,13 +418,11 @@ INSTANTIATE_TEST_SUITE_P(Each, UseUntilTheEnd,
                            return std::string(std::get<Use>(test.param).name);
                          });
 
-INSTANTIATE_TEST_SUITE_P(Each, LateUse,
-                         ::testing::Combine(::testing::ValuesIn(kStages),
-                                            ::testing::ValuesIn(kUses)),
-                         [](const auto& test) {
-                           return std::string(std::get<Stage>(test.param).name) + "_" +
-                                  std::get<Use>(test.param).name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Each, LateUse, ::testing::Combine(::testing::ValuesIn(kStages), ::testing::ValuesIn(kUses)),
+    [](const auto& test) {
+      return std::string(std::get<Stage>(test.param).name) + "_" + std::get<Use>(test.param).name;
+    });
 
 }  // namespace
 }  // namespace isopool::tests

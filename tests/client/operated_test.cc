@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What programs see when an operator pauses one of them, or restarts the supervisor that they share.
+// What programs see when an operator pauses one of them, or restarts the supervisor that they
+// share.
 #include <atomic>
 #include <chrono>
 #include <functional>

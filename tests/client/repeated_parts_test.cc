@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Arguments and results whose parts occur in them again and again: 30 pairs, each of which holds
-// the next one twice, are a thousand million values when each part is written as often as it occurs.
+// the next one twice, are a thousand million values when each part is written as often as it
+// occurs.
 #include <ATen/core/ivalue.h>
 
 #include "tests/client/harness.h"

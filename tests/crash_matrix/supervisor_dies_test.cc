@@ -169,8 +169,8 @@ const std::vector<CrashPoint> kOnlyShared{
     CrashPoint::kClientForgotten,     CrashPoint::kDrainSent,        CrashPoint::kDrained,
     CrashPoint::kRetireWorkerSent,    CrashPoint::kSuccessorAsked,   CrashPoint::kServesSent,
     CrashPoint::kSuccessorSeen,       CrashPoint::kClientReleased,   CrashPoint::kPauseSent};
-/// The points that need another program, another end or an operator: WhileAProgramIsAskedToGo has the
-/// first two, AsAnOperatorWants the others.
+/// The points that need another program, another end or an operator: WhileAProgramIsAskedToGo has
+/// the first two, AsAnOperatorWants the others.
 const std::vector<CrashPoint> kElsewhere{CrashPoint::kDrainSent,      CrashPoint::kRetireWorkerSent,
                                          CrashPoint::kSuccessorAsked, CrashPoint::kServesSent,
                                          CrashPoint::kSuccessorSeen,  CrashPoint::kClientReleased,
@@ -243,9 +243,10 @@ TEST(SupervisorDies, WhileAProgramIsAskedToGo) {
   });
 }
 
-/// An operator restarts the supervisor, or pauses the program. The supervisor, its successor or their
-/// guardian dies, and the program receives a documented outcome; tests/supervisor/succession_test.cc
-/// shows that the address is served afterwards, or the service has ended.
+/// An operator restarts the supervisor, or pauses the program. The supervisor, its successor or
+/// their guardian dies, and the program receives a documented outcome;
+/// tests/supervisor/succession_test.cc shows that the address is served afterwards, or the service
+/// has ended.
 TEST(SupervisorDies, AsAnOperatorWants) {
   inTurn({{CrashPoint::kSuccessorAsked, 1},
           {CrashPoint::kSuccessorSpawned, 1},

@@ -240,7 +240,9 @@ TEST_F(SettingsTest, NameTheNearestKeyToAnUnknownOne) {
 TEST_F(SettingsTest, RefuseAFileThatCannotBeRead) {
   EXPECT_EQ(refused({"--config", "/no/such/file"}),
             "isopoold: /no/such/file: No such file or directory");
-  EXPECT_EQ(refused({"--config", "/tmp"}), "isopoold: /tmp: is a directory and not a regular file: only a regular file can be read");
+  EXPECT_EQ(
+      refused({"--config", "/tmp"}),
+      "isopoold: /tmp: is a directory and not a regular file: only a regular file can be read");
   ::setenv("ISOPOOL_CONFIG", "/no/such/file", 1);
   EXPECT_EQ(refused({}), "isopoold: /no/such/file: No such file or directory");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many programs leave a shared supervisor at once: what each costs does not depend on how many there
-// are, and the supervisor answers others meanwhile. Costs are the supervisor's processor time, which
-// a loaded machine does not change much.
+// Many programs leave a shared supervisor at once: what each costs does not depend on how many
+// there are, and the supervisor answers others meanwhile. Costs are the supervisor's processor
+// time, which a loaded machine does not change much.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -169,8 +169,8 @@ TEST(Stampede, OfThousandProgramsThatLeaveCostsForEachWhatItCostsOfAHundred) {
   EXPECT_LT(many.ofAnswer, milliseconds(100));
 }
 
-// Programs that end need the processors for longer than the supervisor: 300 real ones left it without
-// an answer for 3 s, of which it used 0.13 s.
+// Programs that end need the processors for longer than the supervisor: 300 real ones left it
+// without an answer for 3 s, of which it used 0.13 s.
 TEST(Stampede, LeavesTheSupervisorPrecedenceAndGivesItsWorkersNone) {
   if (::geteuid() != 0) GTEST_SKIP() << "a lower niceness needs root, or LimitNICE= of the unit";
   const int usual = ::getpriority(PRIO_PROCESS, 0);

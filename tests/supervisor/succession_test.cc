@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Another supervisor takes over the address of a shared one: programs without a call attach to it at
-// once, and the death of either supervisor leaves an address that is served, or an exit code.
+// Another supervisor takes over the address of a shared one: programs without a call attach to it
+// at once, and the death of either supervisor leaves an address that is served, or an exit code.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -318,7 +318,8 @@ TEST(SuccessionDeath, OfTheGuardianEndsBothSupervisors) {
   EXPECT_TRUE(supervisor.mark().waitUntilNoneIsLeft(milliseconds(2000)));
 }
 
-/// A process dies at a point of the hand-over. The address is served then, or the service has ended.
+/// A process dies at a point of the hand-over. The address is served then, or the service has
+/// ended.
 class AtPoint : public testing::TestWithParam<const char*> {};
 
 TEST_P(AtPoint, LeavesAnAddressThatIsServedOrTheServicesEnd) {

@@ -449,8 +449,7 @@ Answer TestClient::decode(const ipc::ReceivedCompletion& completion, InFlight ca
   }
   ipc::PayloadReader reader(bytes);
   Answer answer;
-  answer.status =
-      static_cast<ipc::CompletionStatus>(completion.status & ~ipc::kInputReportFlag);
+  answer.status = static_cast<ipc::CompletionStatus>(completion.status & ~ipc::kInputReportFlag);
   answer.storages = reader.storages();
   if (call.blob != nullptr) inputs_.dropReference(call.blob);
   switch (answer.status) {

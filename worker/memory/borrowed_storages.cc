@@ -251,8 +251,8 @@ void BorrowedStorages::leave(std::unique_ptr<InputSegment> segment) noexcept {
   }
 }
 
-// Replaces the segment's pages: private ones where storages are alive, none elsewhere. Any page that
-// stayed shared would keep all memory of the segment allocated. Returns the number of those
+// Replaces the segment's pages: private ones where storages are alive, none elsewhere. Any page
+// that stayed shared would keep all memory of the segment allocated. Returns the number of those
 // storages.
 size_t BorrowedStorages::leaveLocked(InputSegment& segment) {
   size_t ranges = 0;

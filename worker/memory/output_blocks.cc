@@ -35,7 +35,8 @@ OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns
 OutputBlocks::~OutputBlocks() = default;
 
 bool OutputBlocks::addSegment(base::SegmentId segment, base::Fd object, size_t bytes) {
-  // The supervisor rounds up: a segment much larger than the block that wants it is for others, too.
+  // The supervisor rounds up: a segment much larger than the block that wants it is for others,
+  // too.
   const bool own =
       requestedBytes_ > ipc::PageArena::kLargestSmallBlock && requestedBytes_ * 2 >= bytes;
   const auto use = own ? ipc::SegmentUse::kLarge : ipc::SegmentUse::kMany;

@@ -56,8 +56,8 @@ class OutputBlocks final : public ipc::BlockSource {
     bool clientLimit = false;  ///< the client has reached its limit; otherwise the worker has
     bool ofSystem = false;     ///< no limit was met, but the system lacks something
   };
-  /// Notes that the supervisor refused a segment, and removes free ones, because these count towards
-  /// the limits. If there is none, the next request waits 100 ms.
+  /// Notes that the supervisor refused a segment, and removes free ones, because these count
+  /// towards the limits. If there is none, the next request waits 100 ms.
   void segmentRefused(Refusal refusal);
   /// The latest refusal.
   const Refusal& refusal() const { return refusal_; }

@@ -168,8 +168,9 @@ constexpr Call kForbiddenOnFiles[] = {
     {kFileSetattr, "file_setattr"},
 };
 
-// What these calls take is limited for all processes of the user together, or for the whole machine,
-// or is memory that no limit counts. Before calls run they fail without a signal, as above.
+// What these calls take is limited for all processes of the user together, or for the whole
+// machine, or is memory that no limit counts. Before calls run they fail without a signal, as
+// above.
 constexpr Call kForbiddenResources[] = {
     {SYS_io_setup, "io_setup"},  // fs.aio-max-nr, for the machine
 #if defined(__x86_64__)

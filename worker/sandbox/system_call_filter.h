@@ -26,8 +26,8 @@ struct FilterOptions {
 /// The filter for the whole life of a worker. A forbidden system call is not made: the kernel
 /// delivers SIGSYS to the thread that tried it (countForbiddenCalls() handles the signal). Some
 /// calls fail without a signal, because their callers block signals or SIGSYS would kill them:
-/// clone3 (ENOSYS, so that libc uses clone), handlers of SIGSYS (EPERM), and, until calls run, calls
-/// that change attributes of files or take resources of the user or the machine (EPERM).
+/// clone3 (ENOSYS, so that libc uses clone), handlers of SIGSYS (EPERM), and, until calls run,
+/// calls that change attributes of files or take resources of the user or the machine (EPERM).
 FilterProgram alwaysForbidden(const FilterOptions& options);
 
 /// The additional filter once calls run: forbids to start processes and programs. A fork fails with

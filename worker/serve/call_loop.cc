@@ -77,8 +77,8 @@ constexpr uint32_t kCallsPerUpdate = 1024;
 constexpr int64_t kBetweenMoves = 10'000'000;
 
 // In ns. Memory for results that has been free for this time to twice the time goes back to the
-// system. Clients return blocks without a notification, so the worker looks while it has more memory
-// than it had from the start.
+// system. Clients return blocks without a notification, so the worker looks while it has more
+// memory than it had from the start.
 constexpr int64_t kIdleTime = 2'000'000'000;
 
 // In ns. The step of the coarse clock, at most.

@@ -36,8 +36,8 @@ class CallerAutocast {
 };
 
 /// Adds the caller's treatment of denormal numbers, as `flags` request, to the thread's own: what a
-/// model has turned on while it was loaded stays on. The destructor restores the former state. To be
-/// destroyed on the same thread.
+/// model has turned on while it was loaded stays on. The destructor restores the former state. To
+/// be destroyed on the same thread.
 class CallerDenormals {
  public:
   explicit CallerDenormals(uint32_t flags) : former_(base::denormalModes()) {
