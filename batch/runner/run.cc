@@ -2,6 +2,7 @@
 // runBatch() and retryBatch(): one run from its beginning to its end.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <memory>
@@ -77,7 +78,19 @@ class Run {
   }
 
  private:
+  // A pool ignores this field if a variable attaches it; then an item could take all memory.
+  void refuseWhatASharedSupervisorIgnores() const {
+    const char* address = std::getenv("ISOPOOL_SOCKET");
+    if (job_.pool.workerMemory == 0 || address == nullptr || *address == '\0') return;
+    throw BatchRefused(
+        "the memory of a worker (--memory) is decided by the operator of the shared "
+        "supervisor " +
+        std::string(address) +
+        ", which ISOPOOL_SOCKET names: leave the limit out, or unset the variable");
+  }
+
   void makePool() {
+    refuseWhatASharedSupervisorIgnores();
     model_.reset();
     package_.reset();
     manager_.reset();

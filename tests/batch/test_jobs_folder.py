@@ -132,6 +132,13 @@ def rows_of_json(path: pathlib.Path) -> list[dict[str, object]]:
     return found
 
 
+def test_a_limit_that_a_shared_supervisor_would_ignore_is_refused(folder: JobFolder) -> None:
+    folder.jsonl(numbers(3))
+    shared = {"ISOPOOL_SOCKET": str(folder / "no-socket")}
+    ended = folder.run(*LINE, "--memory", "200MiB", code=1, environment=shared)
+    assert "--memory" in ended.err and "ISOPOOL_SOCKET" in ended.err and "no-socket" in ended.err
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -185,6 +185,22 @@ TEST(SupervisorDeath, WhileItIsOnlyStoppedCallsGoOnAndDeadlinesHold) {
   EXPECT_GT(pool.subject().number("pid"), 0);
 }
 
+TEST(SupervisorDeath, WhileItIsOnlyStoppedAResultThatNeedsMoreMemoryWaits) {
+  OwnPool pool(1);
+  const pid_t worker = static_cast<pid_t>(pool.subject().number("pid"));
+  const pid_t supervisor = pool.tree().supervisor();
+  ASSERT_EQ(::kill(supervisor, SIGSTOP), 0);
+  constexpr int64_t kNumbers = 3'000'000;
+  auto call = std::async(std::launch::async, [&] {
+    return pool.subject().tensor("zeros", {kNumbers}).numel();
+  });
+  // Longer than a result waits for room at a limit.
+  EXPECT_EQ(call.wait_for(milliseconds(3000)), std::future_status::timeout);
+  ASSERT_EQ(::kill(supervisor, SIGCONT), 0);
+  EXPECT_EQ(call.get(), kNumbers);
+  EXPECT_EQ(pool.subject().number("pid"), worker);
+}
+
 // These are more messages than fit into a socket's buffer.
 TEST(SupervisorDeath, WhileItIsOnlyStoppedPackagesComeAndGoWithoutAWait) {
   OwnPool pool(1);

@@ -61,6 +61,8 @@ class OutputBlocks final : public ipc::BlockSource {
   void segmentRefused(Refusal refusal);
   /// The latest refusal.
   const Refusal& refusal() const { return refusal_; }
+  /// True while the supervisor has not answered the latest request.
+  bool awaitsAnswer() const { return requestedBytes_ != 0; }
   /// True if the latest request does not fit into the reserved address space, which no
   /// setting can change.
   bool lacksAddressSpace() const { return lacksAddressSpace_; }

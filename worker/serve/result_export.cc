@@ -13,6 +13,9 @@ namespace isopool::worker {
 namespace {
 
 constexpr std::chrono::seconds kWaitForRoom(2);
+// A supervisor may be stopped for a while, by a debugger for example. If it is dead, its connection
+// ends, and the worker with it.
+constexpr std::chrono::seconds kWaitForAnswer(30);
 // A client does not ring the doorbell when it returns a block, so the worker checks this often.
 constexpr int64_t kLookForReturns = 5'000'000;  // ns
 
@@ -36,7 +39,8 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   base::RunningTime waited;
   for (;;) {
     output.wantRoom(bytes);
-    const bool over = waited.look(std::chrono::steady_clock::now()) >= kWaitForRoom;
+    const std::chrono::seconds limit = output.awaitsAnswer() ? kWaitForAnswer : kWaitForRoom;
+    const bool over = waited.look(std::chrono::steady_clock::now()) >= limit;
     // No limit was met: to wait for returned results does not help.
     if (output.refusal().ofSystem || over || channel.detached) break;
     control.waitForMessage(ipc::monotonicNow() + kLookForReturns);
@@ -62,10 +66,12 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   if (output.lacksAddressSpace()) {
     full += "the " + std::to_string(output.addressSpaceBytes()) +
             " bytes of its address space for them have no room for more. Release earlier results";
+  } else if (output.awaitsAnswer()) {
+    full += "the supervisor has not answered within " + std::to_string(kWaitForAnswer.count()) +
+            " seconds whether it may have more. Look whether the supervisor is stopped";
   } else {
     // The supervisor's reason names the limit and what counts towards it.
-    full += "it got no more: " +
-            (reason.empty() ? "the supervisor has not answered within 2 seconds" : reason) +
+    full += "it got no more: " + (reason.empty() ? "other results took what came" : reason) +
             ". Release earlier results, or raise ISOPOOL_OUTPUT_ARENA_LIMIT";
   }
   throw Refusal(ipc::RefusalKind::kArenaFull, full);
