@@ -113,7 +113,8 @@ std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
   if (const std::string problem = logFile.empty() ? "" : base::sendErrorStreamTo(logFile);
       !problem.empty()) {
     base::log(base::LogLevel::kError,
-              "the log file can't be opened again, the log goes to the old one: " + problem);
+              "the log file can't be opened again: " + problem +
+                  ". Lines go to the old one; if it was removed, they are counted as lost");
   }
   const auto changes = settings.reload();
   manager.ready("serving");

@@ -123,7 +123,8 @@ std::string ErrorStream::openPath() {
   const Fd file(::open(
       path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, kFileMode));
   if (!file.valid() || ::dup2(file.get(), STDERR_FILENO) == -1) {
-    return path_ + ": " + std::strerror(errno);
+    return path_ + ": " +
+           (errno == ENXIO ? "it is a named pipe that no process reads" : std::strerror(errno));
   }
   pathProblem_.clear();
   unlinked_ = false;

@@ -87,7 +87,9 @@ void ConnectedWorkers::introduce(const ipc::IntroduceWorker& message, ipc::Frame
     // Under one lock: what is unloaded later is then unloaded after this message, on which the
     // supervisor announces it to the worker, and after the spare's notification that refers to it.
     base::MutexLock lock(mutex_);
-    if (rules_.spare == SpareWorker::kHasObjects) defineObjectsLocked(*channel);
+    if (rules_.spare == SpareWorker::kHasObjects && !anotherPreparesLocked(*channel)) {
+      defineObjectsLocked(*channel);
+    }
     writer_->send(ipc::ChannelMapped{message.epoch});
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelMappedSent);
@@ -99,6 +101,16 @@ void ConnectedWorkers::extendPath(WorkerLink& channel) const {
   paths.writer.packer().pack_array(static_cast<uint32_t>(rules_.pythonPaths.size()));
   for (const std::string& path : rules_.pythonPaths) paths.writer.packer().pack(path);
   channel.notify(ipc::Operation::kExtendPath, paths);
+}
+
+// One shared worker at a time makes objects before a call needs them: it serves no other program
+// meanwhile, and several that were replaced at once would all be occupied.
+bool ConnectedWorkers::anotherPreparesLocked(const WorkerLink& channel) const {
+  if (!welcome_.shared) return false;
+  return std::any_of(channels_.begin(), channels_.end(), [&](const auto& entry) {
+    const WorkerLink& other = *entry.second;
+    return &other != &channel && !other.dead() && other.hasUnawaitedWork();
+  });
 }
 
 void ConnectedWorkers::defineObjectsLocked(WorkerLink& channel) {

@@ -89,6 +89,7 @@ class ConnectedWorkers {
  private:
   void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
   void extendPath(WorkerLink& channel) const;
+  bool anotherPreparesLocked(const WorkerLink& channel) const ISOPOOL_REQUIRES(mutex_);
   void defineObjectsLocked(WorkerLink& channel) ISOPOOL_REQUIRES(mutex_);
   void assign(const ipc::AssignWorker& message);
   void quarantined(const ipc::SlotQuarantined& message);

@@ -58,6 +58,20 @@ std::string folderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+std::string whyNoLogFile(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    return errno == ENOENT ? whyNoFolder(folderOf(path)) : path + ": " + std::strerror(errno);
+  }
+  if (S_ISDIR(status.st_mode)) return path + " is a folder, not a file";
+  if (S_ISFIFO(status.st_mode)) {
+    // It opens at once only if another process reads it.
+    const base::Fd pipe(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    if (!pipe.valid() && errno == ENXIO) return path + " is a named pipe that no process reads";
+  }
+  return ::access(path.c_str(), W_OK) == 0 ? "" : path + ": " + std::strerror(errno);
+}
+
 /// How a program ended, and what it printed.
 struct Ran {
   bool inTime = false;
@@ -183,6 +197,7 @@ std::string problemWith(const Settings::Shown& shown) {
   if (key == "worker_program") return whyNoProgram(text);
   if (key == "python" && !text.empty()) return whyNoInterpreter(text);
   if (key == "listen" && !text.empty()) return whyNoFolder(folderOf(text));
+  if (key == "log_file" && !text.empty()) return whyNoLogFile(text);
   if (key == "sandbox.read" || key == "sandbox.write") {
     for (const std::string& folder : shown.value.items) {
       const std::string problem = whyNoFolder(folder);

@@ -693,5 +693,40 @@ TEST_F(Shared, StrictWorkersServeAndForbiddenActsAreCounted) {
   }));
 }
 
+// The loader waits at the gate. All workers are new, and could load the object ahead of its calls.
+TEST_F(Shared, WorkersThatMakeObjectsAheadLeaveOneToOtherPrograms) {
+  serve({"--spares", "1"});
+  const Gate gate;
+  const std::filesystem::path folder = testFolder() / "loads_at_a_gate";
+  std::filesystem::create_directory(folder);
+  const auto names = gate.arguments();
+  std::ofstream(folder / "loading.py")
+      << "log = '" << (folder / "log").string() << "'\narrived = '" << names[0].toStringRef()
+      << "'\ngate = '" << names[1].toStringRef() << "'\n";
+  PoolOptions options;
+  options.workers = 2;
+  options.sharedSupervisor = supervisor().address();
+  options.pythonPaths = {folder};
+  InterpreterManager manager(options);
+  gate.open();
+  const ReplicatedObj slow =
+      manager.loadPackage(packagePath()).loadPickle("model", "slow_to_load.pkl");
+  for (const at::IValue& name : names) std::filesystem::remove(name.toStringRef());
+  const auto others = attach(2);
+  const Subject other(*others);
+  EXPECT_TRUE(supervisor().waitForReport(
+      [](const ipc::Report& report) { return report.workers.size() == 3; }));
+  for (const ipc::ReportedWorker& worker : supervisor().report().workers) {
+    ::kill(worker.processId, SIGKILL);
+  }
+  gate.arrival();
+  CallOptions soon;
+  soon.deadline = milliseconds(20'000);
+  soon.idempotent = true;
+  for (int i = 0; i < 20; ++i) EXPECT_GT(other.ask("pid", {}, soon).toInt(), 0);
+  gate.open();
+  EXPECT_GT(slow(std::vector<at::IValue>{}).toInt(), 0);
+}
+
 }  // namespace
 }  // namespace isopool::tests

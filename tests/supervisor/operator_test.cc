@@ -2,6 +2,7 @@
 // What an operator reads of a shared supervisor: its log, and what --check and a start refuse.
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -225,6 +226,17 @@ TEST(Check, RefusesFoldersThatAreNotThere) {
   expectRefused(kCheck + "--sandbox-write /etc/passwd",
                 "sandbox.write (flag --sandbox-write): /etc/passwd is not a folder");
   expectRefused(kCheck + "--listen /no/folder/socket", "listen (flag --listen): /no/folder: ");
+}
+
+TEST(Check, RefusesALogFileThatAStartCouldNotOpen) {
+  const TemporaryFolder folder;
+  expectRefused(kCheck + "--log-file /no/folder/log", "log_file (flag --log-file): /no/folder: ");
+  expectRefused(kCheck + "--log-file " + folder.path(), "is a folder, not a file");
+  const std::string pipe = folder.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expectRefused(kCheck + "--log-file " + pipe, "is a named pipe that no process reads");
+  EXPECT_EQ(isopoold(kCheck + "--log-file " + folder.path() + "/log").exitCode, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/log"));
 }
 
 TEST(Check, RefusesFoldersWhereStrictWorkersCouldPlantCode) {
