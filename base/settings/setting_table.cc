@@ -604,7 +604,8 @@ const Setting kTable[] = {
      .group = SettingGroup::kLooking,
      .scope = Scope::kShared,
      .description = "Append the log to this file",
-     .more = "When it is renamed or removed, isopoold makes a new one for the next line."},
+     .more = "An absolute path. When it is renamed or removed, isopoold makes a new one for the "
+             "next line."},
     {.key = "worker_output_quota",
      .flag = "--worker-output-quota",
      .variable = "ISOPOOL_WORKER_OUTPUT_QUOTA",
