@@ -140,8 +140,13 @@ std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>
   for (;;) {
     const client::Pool::WorkerReservation reservation = migration.nextReservation(deadline);
     client::WorkerLink& channel = reservation.channel();
-    if (!pool->setup().define(channel, definition, deadline, nullptr, &migration,
-                              client::WorkerSetup::Need::kOnlyHere)) {
+    try {
+      if (!pool->setup().define(channel, definition, deadline, nullptr, &migration,
+                                client::WorkerSetup::Need::kOnlyHere)) {
+        continue;
+      }
+    } catch (const SupervisorLost&) {
+      if (channel.dead() || !pool->awaitNextConnection(channel, deadline)) throw;
       continue;
     }
     if (channel.dead()) {

@@ -125,45 +125,51 @@ std::unique_ptr<StreamImpl> tryToOpen(const client::PoolCall& call, const CallOp
   for (;;) {
     const Pool::WorkerReservation reservation = migration.nextReservation(deadline);
     WorkerLink& channel = reservation.channel();
-    if (!preparation.on(channel)) {
-      pool->countRerun();
-      continue;
-    }
-    base::HandleId callee = channel.nextHandle();
-    RequestDraft& find = client::requestDraft();
-    find.writer.packer().pack_array(2).pack(object.definition.object).pack(callee.value);
-    migration.begin(client::Clock::now());
     try {
-      Answer found =
-          channel.exchange(ipc::Operation::kObjectHandle, find, deadline, nullptr, &migration);
-      if (migration.left()) continue;
-      if (!opened(*pool, channel, std::move(found), call.idempotent, /*userCode=*/false)) {
+      if (!preparation.on(channel)) {
+        pool->countRerun();
         continue;
       }
-    } catch (const client::ObjectUnloaded&) {
-      channel.definedObjects.remove(object.definition.object);
-      continue;
-    }
-    if (call.operation == ipc::Operation::kCallMethod) {
-      const base::HandleId method = channel.nextHandle();
-      RequestDraft& lookUp = client::requestDraft();
-      lookUp.writer.packer().pack_array(3).pack(callee.value).pack(call.attribute);
-      lookUp.writer.packer().pack(method.value);
-      Answer answer = channel.exchange(ipc::Operation::kAttribute, lookUp, deadline);
-      channel.releaseHandle(std::exchange(callee, method));
+      base::HandleId callee = channel.nextHandle();
+      RequestDraft& find = client::requestDraft();
+      find.writer.packer().pack_array(2).pack(object.definition.object).pack(callee.value);
+      migration.begin(client::Clock::now());
+      try {
+        Answer found =
+            channel.exchange(ipc::Operation::kObjectHandle, find, deadline, nullptr, &migration);
+        if (migration.left()) continue;
+        if (!opened(*pool, channel, std::move(found), call.idempotent, /*userCode=*/false)) {
+          continue;
+        }
+      } catch (const client::ObjectUnloaded&) {
+        channel.definedObjects.remove(object.definition.object);
+        continue;
+      }
+      if (call.operation == ipc::Operation::kCallMethod) {
+        const base::HandleId method = channel.nextHandle();
+        RequestDraft& lookUp = client::requestDraft();
+        lookUp.writer.packer().pack_array(3).pack(callee.value).pack(call.attribute);
+        lookUp.writer.packer().pack(method.value);
+        Answer answer = channel.exchange(ipc::Operation::kAttribute, lookUp, deadline);
+        channel.releaseHandle(std::exchange(callee, method));
+        if (!opened(*pool, channel, std::move(answer), call.idempotent, /*userCode=*/true))
+          continue;
+      }
+      const base::HandleId made = channel.nextHandle();
+      RequestDraft& draft = client::requestDraft();
+      draft.writer.packer().pack_array(4).pack(callee.value).pack(made.value);
+      client::draftArguments(draft, call.args, call.kwargs, deadline);
+      Answer answer = channel.exchange(ipc::Operation::kCallHandle, draft, deadline);
+      channel.releaseHandle(callee);
       if (!opened(*pool, channel, std::move(answer), call.idempotent, /*userCode=*/true)) continue;
+      auto stream = std::make_unique<StreamImpl>(pool, channel.shared_from_this(), made, items);
+      pool->addUser(*reservation.slot());
+      stream->occupy(reservation.slot());
+      return stream;
+    } catch (const SupervisorLost& error) {
+      if (error.started() || !pool->awaitNextConnection(channel, deadline)) throw;
+      pool->countRerun();
     }
-    const base::HandleId made = channel.nextHandle();
-    RequestDraft& draft = client::requestDraft();
-    draft.writer.packer().pack_array(4).pack(callee.value).pack(made.value);
-    client::draftArguments(draft, call.args, call.kwargs, deadline);
-    Answer answer = channel.exchange(ipc::Operation::kCallHandle, draft, deadline);
-    channel.releaseHandle(callee);
-    if (!opened(*pool, channel, std::move(answer), call.idempotent, /*userCode=*/true)) continue;
-    auto stream = std::make_unique<StreamImpl>(pool, channel.shared_from_this(), made, items);
-    pool->addUser(*reservation.slot());
-    stream->occupy(reservation.slot());
-    return stream;
   }
 }
 

@@ -35,7 +35,7 @@ constexpr std::chrono::microseconds kBetweenHandOvers(40);
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
-bool lives(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead(); }
+bool lives(const WorkerSlot& slot) { return slot.channel && !slot.lost && !slot.channel->dead(); }
 // `configured`: the worker to which the caller's thread applies the environment, which may itself
 // use the worker before its warm-up; null for every other caller.
 bool serves(const WorkerSlot& slot, const WorkerLink* configured = nullptr) {
@@ -266,7 +266,7 @@ Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accep
   if (accepted) {
     checkLocked();
   } else {
-    admitLocked(deadline, lock);
+    admitLocked(deadline, cancellation, lock);
   }
   // A worker may have become free without an event that serves the line.
   if (!migrations_.empty()) serveWaitersLocked();
@@ -538,6 +538,7 @@ void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
       slot.completedBefore += slot.channel->memory().end().completedCalls();
     }
     slot.channel = std::move(channel);
+    slot.lost = false;
     slot.quarantine.clear();
     serveWaitersLocked();
   }

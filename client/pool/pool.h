@@ -41,6 +41,9 @@ class WorkerSlot {
   uint32_t users = 0;                           ///< sessions, streams and calls
   uint32_t inFlight = 0;  ///< calls of the pool: at most two, one running and one waiting behind it
   std::string quarantine;  ///< why the slot stays empty; cleared when it gets a worker
+  /// The connection of `channel` is lost: its calls end, and none begins, although the link may not
+  /// have ended yet. Until the slot gets a worker of the next connection.
+  bool lost = false;
   uint64_t restarts = 0;
   uint64_t completedBefore = 0;  ///< calls that earlier workers of the slot completed
   std::optional<WorkerLost::Death> lastDeath;
@@ -131,6 +134,12 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// Waits while the supervisor is about to end or was lost, if the pool reconnects(). Throws
   /// SupervisorLost, DeadlineExceeded, Error.
   void admit(const Deadline& deadline);
+  /// Call when a use of `channel` that may be made again has thrown SupervisorLost, and the channel
+  /// has not ended. If the supervisor of the channel is about to end or is lost, and every accepted
+  /// call has ended there, waits as admit() and returns true: make the use again. False if that is
+  /// not why it threw.
+  bool awaitNextConnection(const WorkerLink& channel, const Deadline& deadline,
+                           CancellationToken* cancellation = nullptr);
   /// Chooses the slot for a new session: the one whose worker is the least occupied, and among
   /// equals the one with the fewest users. The session counts as its user until releaseUser(). The
   /// slot may have no worker now, see liveChannel(). Does not wait. Throws what check() throws.
@@ -273,7 +282,11 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   base::Mutex& ownMutex() ISOPOOL_RETURNS(mutex_);
   void checkLocked() ISOPOOL_REQUIRES(mutex_);
   void checkAdmittedLocked() ISOPOOL_REQUIRES(mutex_);
-  void admitLocked(const Deadline& deadline, base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
+  void admitLocked(const Deadline& deadline, CancellationToken* cancellation, base::MutexLock& lock)
+      ISOPOOL_REQUIRES(mutex_);
+  void lookForConnection(const Deadline& deadline, CancellationToken* cancellation,
+                         base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
+  void loseSlotsLocked(const std::string& text) ISOPOOL_REQUIRES(mutex_);
   bool mayReconnectLocked() const ISOPOOL_REQUIRES(mutex_);
   void awayLocked() ISOPOOL_REQUIRES(mutex_);
   bool drainedLocked() const ISOPOOL_REQUIRES(mutex_);

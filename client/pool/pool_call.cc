@@ -41,6 +41,9 @@ class Attempts {
 
   // Nothing if the call is to be tried again: it has not run, or is idempotent.
   std::optional<at::IValue> tryOn(WorkerLink& channel, PoolMigration* migration = nullptr);
+  // Nothing if the worker takes no call any more, and the pool has the next supervisor.
+  std::optional<Answer> exchange(WorkerLink& channel, RequestDraft& draft,
+                                 PoolMigration* migration);
   // True if the call may have run on a worker that died.
   bool started() const { return started_; }
   // When the answer came.
@@ -55,6 +58,19 @@ class Attempts {
   Clock::time_point ended_;
 };
 
+// A worker refuses calls when every call that was accepted before the notice of its supervisor's
+// end has ended. A call between two attempts is not among these.
+std::optional<Answer> Attempts::exchange(WorkerLink& channel, RequestDraft& draft,
+                                         PoolMigration* migration) {
+  try {
+    return channel.exchange(call_.operation, draft, call_.deadline, call_.cancellation, migration);
+  } catch (const SupervisorLost&) {
+    if (!pool_.awaitNextConnection(channel, call_.deadline, call_.cancellation)) throw;
+    pool_.countRerun();
+    return std::nullopt;
+  }
+}
+
 std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* migration) {
   if (!preparation_.on(channel, migration)) {
     if (migration == nullptr || !migration->left()) pool_.countRerun();
@@ -68,8 +84,9 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
   if (record_ != nullptr) record_->sentTo(channel);
   const auto began = Clock::now();
   if (migration != nullptr) migration->begin(began);
-  Answer answer =
-      channel.exchange(call_.operation, draft, call_.deadline, call_.cancellation, migration);
+  auto exchanged = exchange(channel, draft, migration);
+  if (!exchanged) return std::nullopt;
+  Answer answer = *std::move(exchanged);
   if (record_ != nullptr) record_->answered(answer);
   if (answer.outcome() == RequestOutcome::kNeverStarted) pool_.check();
   if (answer.outcome() == RequestOutcome::kLost) {
@@ -222,8 +239,12 @@ bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
     pool.checkForRetry(channel);
     return false;
   } catch (const SupervisorLost&) {
-    if (!pool.reconnects() || !channel.dead()) throw;
-    pool.check();
+    if (!pool.reconnects()) throw;
+    if (channel.dead()) {
+      pool.check();
+    } else if (!pool.awaitNextConnection(channel, deadline_)) {
+      throw;
+    }
     return false;
   }
 }

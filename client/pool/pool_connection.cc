@@ -6,6 +6,7 @@
 #include "base/without_cancellation.h"
 #include "client/pool/async_executor.h"
 #include "client/pool/pool.h"
+#include "client/pool/pool_call.h"
 #include "client/program/process_fork.h"
 #include "isopool/errors.h"
 
@@ -68,22 +69,43 @@ void Pool::checkAdmittedLocked() {
 
 void Pool::admit(const Deadline& deadline) {
   base::MutexLock lock(ownMutex());
-  admitLocked(deadline, lock);
+  admitLocked(deadline, nullptr, lock);
 }
 
 // Waits, with `lock` released meanwhile, until a new use may begin.
-void Pool::admitLocked(const Deadline& deadline, base::MutexLock& lock) {
-  for (;;) {
-    checkAdmittedLocked();
-    if (lost_.empty() && refusal_.empty()) return;
-    if (isPast(deadline)) {
-      throw DeadlineExceeded("the deadline passed while the supervisor was being restarted",
-                             /*started=*/false);
-    }
-    const base::WithoutCancellation complete;
-    const auto look = Clock::now() + kLongestSleep;
-    changed_.wait_until(lock, deadline ? std::min(*deadline, look) : look);
+void Pool::admitLocked(const Deadline& deadline, CancellationToken* cancellation,
+                       base::MutexLock& lock) {
+  checkAdmittedLocked();
+  while (!lost_.empty() || !refusal_.empty()) lookForConnection(deadline, cancellation, lock);
+}
+
+// Waits a while for the next connection, with `lock` released. Throws if the wait is over.
+void Pool::lookForConnection(const Deadline& deadline, CancellationToken* cancellation,
+                             base::MutexLock& lock) {
+  if (isPast(deadline)) {
+    throw DeadlineExceeded("the deadline passed while the supervisor was being restarted",
+                           /*started=*/false);
   }
+  const base::WithoutCancellation complete;
+  const auto look = Clock::now() + kLongestSleep;
+  changed_.wait_until(lock, deadline ? std::min(*deadline, look) : look);
+  if (cancellation != nullptr && isTakenBack(*cancellation, lock)) throw cancelledCall();
+  checkAdmittedLocked();
+}
+
+bool Pool::awaitNextConnection(const WorkerLink& channel, const Deadline& deadline,
+                               CancellationToken* cancellation) {
+  if (!reconnects()) return false;
+  base::MutexLock lock(ownMutex());
+  checkAdmittedLocked();
+  while (!lost_.empty() || !refusal_.empty()) {
+    // The supervisor waits for the accepted calls, perhaps for this one.
+    if (lost_.empty() && draining_) return false;
+    lookForConnection(deadline, cancellation, lock);
+  }
+  return std::none_of(slots_.begin(), slots_.end(), [&](const auto& slot) {
+    return slot->channel.get() == &channel && !slot->lost;
+  });
 }
 
 bool Pool::awaitConnectionAfter(const SupervisorConnection& former) {
@@ -113,7 +135,10 @@ void Pool::supervisorLost(uint64_t connection, std::string text) {
   {
     base::MutexLock lock(mutex_);
     if (!connection_ || connection_->number() != connection) return;
-    if (lost_.empty()) awayLocked();
+    if (lost_.empty()) {
+      loseSlotsLocked(text);
+      awayLocked();
+    }
     lost_ = std::move(text);
     if (reconnects()) {
       for (const auto& slot : slots_) slot->quarantine.clear();
@@ -122,6 +147,19 @@ void Pool::supervisorLost(uint64_t connection, std::string text) {
   }
   changed_.notify_all();
   if (reconnects()) reconnection_.begin();
+}
+
+// The control thread ends the links later, perhaps when the pool has the next connection already,
+// so that each call would find a link that refuses it, or that has ended, and look for a worker
+// again. Only at the first report of a loss: later the slots may have workers of the next
+// connection. A call that ends by the loss has to find its reason when `lost_` is empty again.
+void Pool::loseSlotsLocked(const std::string& text) {
+  for (const auto& slot : slots_) {
+    if (slot->channel && slot->channel->supervisorLoss().empty()) {
+      slot->channel->loseSupervisor(text);
+    }
+    slot->lost = true;
+  }
 }
 
 void Pool::reportCalls() {

@@ -43,7 +43,7 @@ bool Pool::drainedLocked() const {
 
 Pool::Broadcast::Broadcast(Pool& pool, const Deadline& deadline) : pool_(pool) {
   base::MutexLock lock(pool_.ownMutex());
-  pool_.admitLocked(deadline, lock);
+  pool_.admitLocked(deadline, nullptr, lock);
   ++pool_.broadcasts_;
 }
 

@@ -28,7 +28,7 @@ WorkerStatistics describe(const WorkerSlot& slot) {
   if (slot.channel) {
     WorkerMemory& memory = slot.channel->memory();
     worker.completedCalls += memory.end().completedCalls();
-    if (!slot.channel->dead()) {
+    if (!slot.lost && !slot.channel->dead()) {
       worker.state = slot.channel->warmingUp()  ? WorkerStatistics::State::kWarmingUp
                      : slot.channel->cleansUp() ? WorkerStatistics::State::kCleaningUp
                                                 : WorkerStatistics::State::kServing;

@@ -91,8 +91,12 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
       if (!channel->dead() || isLastLoss(death, lost)) throw;
       pool->addUser(*slot);
     } catch (const SupervisorLost&) {
-      if (!channel->dead() || !pool->reconnects()) throw;
-      pool->check();
+      if (!pool->reconnects()) throw;
+      if (channel->dead()) {
+        pool->check();
+      } else if (!pool->awaitNextConnection(*channel, deadline)) {
+        throw;
+      }
       pool->addUser(*slot);
     }
   }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What programs see when an operator pauses one of them, or restarts the supervisor that they
 // share.
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -194,6 +198,141 @@ TEST_F(Operated, ARestartRefusesNoCallAndEndsNone) {
   EXPECT_EQ(running.get(), "answered");
   EXPECT_GT(long_.number("pid"), 0);
   EXPECT_EQ(failures, std::vector<std::string>());
+}
+
+// The thread that reads a connection reports its end to the program's logger before it ends the
+// links to the workers: this logger keeps it there until the test has made its uses.
+TEST_F(Operated, AfterARestartNoUseReachesAWorkerOfTheFormerSupervisor) {
+  serve({});
+  std::promise<void> usesMade;
+  std::atomic<bool> held{false};
+  PoolOptions options;
+  options.workers = 2;
+  options.sharedSupervisor = supervisor().address();
+  options.reconnect = kLong;
+  options.logger = [&, open = usesMade.get_future().share()](LogLevel, std::string_view text) {
+    if (text.find("another supervisor has taken over") == std::string_view::npos) return;
+    held = true;
+    open.wait_for(kLong);
+  };
+  InterpreterManager manager(options);
+  const Subject subject(manager);
+  Package package = manager.loadPackage(packagePath());
+  ASSERT_TRUE(supervisor().act(Action::kRestart).done);
+  EXPECT_TRUE(waitUntil([&] { return held && manager.statistics().reconnects == 1; }, kLong));
+  const auto outcome = [](auto&& use) { return outcomeOf([&] { use(); }); };
+  EXPECT_EQ(outcome([&] { subject.ask("pid"); }), "answered");
+  EXPECT_EQ(outcome([&] { subject.object().callAsync({"pid"}).get(); }), "answered");
+  EXPECT_EQ(outcome([&] { manager.callOnAll("os", "getpid"); }), "answered");
+  EXPECT_EQ(outcome([&] { subject.object().acquireSession().global("math", "pi"); }), "answered");
+  EXPECT_EQ(outcome([&] { package.loadPickle("model", "model.pkl")({"pid"}); }), "answered");
+  EXPECT_EQ(outcome([&] { subject.object().stream({"count_to", 3}).next(); }), "answered");
+  EXPECT_LE(manager.statistics().callsRerun, 2u);
+  usesMade.set_value();
+}
+
+TEST_F(Operated, ACallThatASupervisorsDeathEndedIsLostAlsoIfThePoolHasTheNextOne) {
+  serve({});
+  std::promise<void> attached;
+  std::promise<void> ended;
+  PoolOptions options;
+  options.workers = 2;
+  options.sharedSupervisor = supervisor().address();
+  options.reconnect = kLong;
+  // Keeps the thread that reads the connection.
+  options.logger = [open = ended.get_future().share()](LogLevel, std::string_view text) {
+    if (text.find("the supervisor is gone") != std::string_view::npos) open.wait_for(kLong);
+  };
+  const auto open = attached.get_future().share();
+  InterpreterManager manager(options);
+  const Subject subject(manager);
+  const Gate gate;
+  // Keeps the thread that would see its worker's death.
+  std::atomic<bool> wanted{false};
+  std::atomic<bool> kept{false};
+  CallOptions watched;
+  watched.interrupted = [&] {
+    if (wanted && !kept.exchange(true)) open.wait_for(kLong);
+    return false;
+  };
+  auto running = std::async(std::launch::async, [&] {
+    try {
+      subject.ask("wait_at", gate.arguments(), watched);
+    } catch (const SupervisorLost& error) {
+      return std::string(error.started() ? "lost" : "not started");
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string("answered");
+  });
+  gate.arrival();
+  wanted = true;
+  ASSERT_TRUE(waitUntil([&] { return kept.load(); }));
+  ASSERT_EQ(::kill(supervisor().supervisorPid(), SIGKILL), 0);
+  ASSERT_TRUE(supervisor().waitForEnd());
+  supervisor().start();
+  EXPECT_GT(subject.number("pid"), 0);
+  attached.set_value();
+  EXPECT_EQ(running.get(), "lost");
+  ended.set_value();
+}
+
+TEST_F(Operated, ACallThatWaitsForTheNextSupervisorCanBeInterrupted) {
+  serve({});
+  const auto manager = attach(1, kLong);
+  const Subject subject(*manager);
+  ASSERT_EQ(::kill(supervisor().supervisorPid(), SIGKILL), 0);
+  ASSERT_TRUE(supervisor().waitForEnd());
+  ASSERT_TRUE(waitUntil([&] { return !manager->statistics().connected; }));
+  CallOptions options;
+  options.interrupted = [] { return true; };
+  EXPECT_EQ(outcomeOf([&] { subject.ask("pid", {}, options); }), "cancelled");
+}
+
+TEST_F(Operated, ManyRestartsUnderLoadEndNoCallAndRepeatFew) {
+  constexpr int kRestarts = 12;
+  constexpr int kThreads = 4;
+  serve({});
+  std::vector<std::unique_ptr<InterpreterManager>> managers;
+  std::vector<Subject> subjects;
+  for (int i = 0; i < 2; ++i) {
+    managers.push_back(attach(2, kLong));
+    subjects.emplace_back(*managers.back());
+  }
+  std::atomic<bool> stopped{false};
+  std::atomic<uint64_t> answered{0};
+  std::mutex mutex;
+  std::vector<std::string> failures;
+  std::vector<std::jthread> callers;
+  for (const Subject& subject : subjects) {
+    for (int i = 0; i < kThreads; ++i) {
+      callers.emplace_back([&] {
+        while (!stopped) {
+          const std::string outcome = outcomeOf([&] { subject.ask("work", {3}); });
+          if (outcome == "answered") {
+            ++answered;
+          } else {
+            const std::lock_guard lock(mutex);
+            failures.push_back(outcome);
+          }
+        }
+      });
+    }
+  }
+  for (uint64_t i = 1; i <= kRestarts; ++i) {
+    EXPECT_TRUE(supervisor().act(Action::kRestart).done);
+    for (const auto& manager : managers) {
+      EXPECT_TRUE(waitUntil([&] { return manager->statistics().reconnects == i; }, kLong));
+    }
+    const uint64_t now = answered;
+    EXPECT_TRUE(waitUntil([&] { return answered > now + 50; }, kLong));
+  }
+  stopped = true;
+  callers.clear();
+  EXPECT_EQ(failures.size(), 0u) << failures.front();
+  for (const auto& manager : managers) {
+    EXPECT_LE(manager->statistics().callsRerun, kRestarts * kThreads);
+  }
 }
 
 }  // namespace
