@@ -116,6 +116,7 @@ SupervisorConnection::SupervisorConnection(const PoolSettings& settings, SpareWo
           base::Fd(base::checkSystemCall(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")))),
       writer_(std::make_shared<ControlWriter>(socket_, wake_.get())),
       watch_(std::make_shared<UnawaitedWatch>(writer_)),
+      unread_(number_),
       packages_(writer_),
       workers_({number_, settings_.pythonPaths, spare, settings_.cleanupTimeout, std::move(log)},
                writer_, watch_) {}
@@ -223,13 +224,15 @@ void SupervisorConnection::run() {
       if (!socket_.descriptorsFit()) {
         if ((watched[0].revents & (POLLHUP | POLLERR)) != 0) return lose(goneText());
         if (!std::exchange(lacksDescriptors, true)) {
+          unread_.set(true);
           workers_.logToPools(LogLevel::kWarning, kDescriptorsAwaited);
         }
         continue;
       }
-      lacksDescriptors = false;
       const auto received = socket_.receive();
       while (auto frame = socket_.next()) handle(*frame);
+      // After the messages were handled: until then what they announce is not known.
+      if (std::exchange(lacksDescriptors, false)) unread_.set(false);
       if (received == ipc::ReceiveResult::kPeerGone) {
         return lose(goneText());
       }

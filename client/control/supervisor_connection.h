@@ -21,6 +21,7 @@
 #include "client/transport/input_arena.h"
 #include "client/transport/object_definition.h"
 #include "client/transport/unawaited_watch.h"
+#include "client/transport/unread_messages.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 
@@ -151,6 +152,7 @@ class SupervisorConnection final : public SegmentAudience {
   base::Fd wake_;              // an eventfd: the control thread is to end or to send messages
   const std::shared_ptr<ControlWriter> writer_;
   const std::shared_ptr<UnawaitedWatch> watch_;
+  UnreadMessages unread_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> trimIsDue_{false};  // the control thread has to trim the input arena
   LoadedPackages packages_;

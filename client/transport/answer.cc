@@ -9,6 +9,7 @@
 
 #include "client/program/copy_counter.h"
 #include "client/transport/pending_request.h"
+#include "client/transport/unread_messages.h"
 #include "client/transport/worker_link.h"
 
 namespace isopool::client {
@@ -41,7 +42,12 @@ at::IValue Answer::take() {
     Answer& answer;
     ~Taken() { answer.giveUpSlot(); }
   } const taken{*this};
+  if (request_->answerUnknown) {
+    throw ArenaFull(channel_->name() +
+                    " has run the call, and its answer can't be read: " + UnreadMessages::cause());
+  }
   const std::span<const std::byte> bytes = request_->answerBytes();
+  request_->takenUntil = deadline_;
   try {
     ipc::PayloadReader reader(bytes);
     switch (static_cast<ipc::CompletionStatus>(request_->completion.status)) {

@@ -51,6 +51,8 @@ struct PendingRequest {
   void* requestBlob = nullptr;  // a block of the input arena with one reference; null: inline
   ipc::ReceivedCompletion completion;
   std::vector<std::byte> answerBlob;  // a private copy: the worker may reuse its blob
+  bool answerUnknown = false;         // the answer lies in memory that an unread message announces
+  Deadline takenUntil;                // of Answer::take()
 
   // Private memory, so the worker can't change it. The content is untrusted.
   std::span<const std::byte> answerBytes() const {

@@ -14,6 +14,7 @@
 #include "client/transport/input_arena.h"
 #include "client/transport/moved_object.h"
 #include "client/transport/pending_request.h"
+#include "client/transport/unread_messages.h"
 #include "client/transport/worker_link.h"
 #include "ipc/crash_point.h"
 #include "ipc/tensor/lent_alignment.h"
@@ -51,6 +52,28 @@ void awaitRoom(const std::string& what, const NoBlock& why, base::RunningTime& w
         /*started=*/false);
   }
   nap();
+}
+
+// Call if WorkerMemory::find() found nothing: if messages of the supervisor are not read now, waits
+// for them and searches again. `worker`: its name. Throws if they stay unread.
+std::optional<OutputPlace> findAmongUnread(WorkerMemory& memory, uint64_t connection,
+                                           const ipc::StorageRecord& record,
+                                           const std::string& worker, const Deadline& deadline) {
+  constexpr milliseconds kLongestSearch(500);
+  const base::SegmentId id(record.segment);
+  const auto announced = [&] { return memory.neverCame(id) || memory.find(id, 0, 0); };
+  base::RunningTime waited(kLongestSearch);
+  waited.look(Clock::now());
+  while (UnreadMessages::of(connection) && !announced()) {
+    const bool past = isPast(deadline);
+    if (!past && waited.look(Clock::now()) < kPayloadPatience) continue;
+    const std::string text = worker + " has run the call, and its result of " +
+                             std::to_string(record.bytes) +
+                             " bytes can't be reached: " + UnreadMessages::cause();
+    if (!past) throw ArenaFull(text);
+    throw DeadlineExceeded("the deadline passed: " + text, /*started=*/true);
+  }
+  return memory.find(id, record.offset, record.bytes);
 }
 
 void checkWhileCopying(const Deadline& deadline) {
@@ -307,6 +330,19 @@ std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& reque
         break;
       case ipc::StorageKind::kLent: {
         auto block = memory_->find(base::SegmentId(record.segment), record.offset, record.bytes);
+        if (!block) {
+          try {
+            block = findAmongUnread(*memory_, connection_, record, name(), request.takenUntil);
+          } catch (...) {
+            // The storages that are made already give their blocks back by themselves.
+            for (size_t i = storages.size(); i < reader.storages().size(); ++i) {
+              const ipc::StorageRecord& left = reader.storages()[i];
+              if (left.kind != ipc::StorageKind::kLent) continue;
+              ipc::returnLease(memory_->end().returns(), {left.lease, left.generation});
+            }
+            throw;
+          }
+        }
         // The worker ended while the answer was on its way: this program lost the supervisor and
         // killed it.
         if (!block && causeKnown() && memory_->neverCame(base::SegmentId(record.segment))) {

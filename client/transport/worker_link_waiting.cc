@@ -10,6 +10,7 @@
 #include "client/transport/input_arena.h"
 #include "client/transport/migration.h"
 #include "client/transport/pending_request.h"
+#include "client/transport/unread_messages.h"
 #include "client/transport/worker_link.h"
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/liveness_word.h"
@@ -113,7 +114,9 @@ void WorkerLink::leave(PendingRequest& request) noexcept {
          request.outcome.load(std::memory_order_acquire) == RequestOutcome::kPending) {
     request.sleep(signal, kLongestSleep);
   }
-  if (request.outcome.load() == RequestOutcome::kAnswered) discard(request);
+  if (request.outcome.load() == RequestOutcome::kAnswered && !request.answerUnknown) {
+    discard(request);
+  }
   release(request);
 }
 
@@ -232,16 +235,22 @@ bool WorkerLink::deliver(PendingRequest& request) {
   if (completion.payload.blobBytes != 0) {
     const auto blob = memory_->find(base::SegmentId(completion.payload.blobSegment),
                                     completion.payload.blobOffset, completion.payload.blobBytes);
-    whole = blob.has_value();
+    // Then nothing is known of the answer: what the worker lent with it stays lent.
+    request.answerUnknown = !blob && UnreadMessages::of(connection_);
+    whole = blob || request.answerUnknown;
     try {
-      if (whole) request.answerBlob.assign(blob->bytes.begin(), blob->bytes.end());
+      if (blob) request.answerBlob.assign(blob->bytes.begin(), blob->bytes.end());
     } catch (const std::bad_alloc&) {
       // Only this thread can end a request that is being delivered: its caller gets an incomplete
       // answer, and the worker is killed.
       whole = false;
     }
   }
-  if ((received_.status & ipc::kInputReportFlag) != 0 && whole) whole = noteInputReport(request);
+  if (request.answerUnknown) {
+    noteWrites(request.versions);
+  } else if ((received_.status & ipc::kInputReportFlag) != 0 && whole) {
+    whole = noteInputReport(request);
+  }
   const bool withdrawn =
       completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
   if (withdrawn) cancelExports(request.exports);
@@ -260,7 +269,7 @@ bool WorkerLink::deliver(PendingRequest& request) {
     request.wake();
   } else {
     abandoned_.fetch_sub(1, std::memory_order_relaxed);
-    if (whole && !withdrawn) discard(request);
+    if (whole && !withdrawn && !request.answerUnknown) discard(request);
     release(request);
   }
   return whole;
@@ -575,6 +584,7 @@ void WorkerLink::release(PendingRequest& request) {
   request.exports.clear();
   request.versions.clear();
   request.answerBlob.clear();
+  request.answerUnknown = false;
   if (request.answerBlob.capacity() > (size_t{1} << 20)) request.answerBlob.shrink_to_fit();
   if (request.requestBlob != nullptr) {
     InputArena::instance().dropReference(std::exchange(request.requestBlob, nullptr));
