@@ -7,12 +7,14 @@
 #include <tuple>
 #include <utility>
 
+#include "base/running_time.h"
 #include "base/without_cancellation.h"
 #include "client/pool/async_executor.h"
 #include "client/pool/pool_migration.h"
 #include "client/pool/worker_choice.h"
 #include "client/program/process_fork.h"
 #include "client/transport/death_text.h"
+#include "client/transport/unread_messages.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
@@ -46,6 +48,27 @@ bool serves(const WorkerSlot& slot, const WorkerLink* configured = nullptr) {
 void endTurn(EntryTurn* turn) {
   if (turn != nullptr && turn->owns_lock()) turn->unlock();
 }
+
+// A wait for a worker that this program does not hear of, because messages of the supervisor are
+// not read: ends as waits for other resources do.
+class UnheardOf {
+ public:
+  // Call before each sleep. `none`: there is no worker that the wait could end with.
+  void look(bool none, const std::shared_ptr<SupervisorConnection>& connection) {
+    if (!none || !connection || !UnreadMessages::of(connection->number())) return waited_.reset();
+    if (!waited_) waited_.emplace();
+    if (waited_->look(Clock::now()) < kPayloadPatience) return;
+    throw PoolUnavailable(std::string("no worker can serve this program: ") +
+                          UnreadMessages::cause());
+  }
+  // For the text of another error: the cause if this is why there is no worker.
+  std::string cause() const {
+    return waited_ ? std::string(": ") + UnreadMessages::cause() : std::string();
+  }
+
+ private:
+  std::optional<base::RunningTime> waited_;
+};
 
 // Counts a thread, under the pool's mutex.
 class Waiting {
@@ -303,14 +326,19 @@ void Pool::leaveLine(Waiter& waiter) {
 void Pool::awaitPlace(Waiter& waiter, const Deadline& deadline, CancellationToken* cancellation,
                       base::MutexLock& lock) {
   const base::WithoutCancellation complete;
+  UnheardOf unheardOf;
   while (!waiter.slot) {
     if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
                     [](const auto& each) { return !each->quarantine.empty(); })) {
       throw PoolUnavailable(slots_.front()->quarantine);
     }
+    unheardOf.look(std::none_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
+                                [](const auto& each) { return lives(*each); }),
+                   connection_);
     if (deadline && Clock::now() >= *deadline) {
-      throw DeadlineExceeded("the deadline passed while the call waited for a free worker",
-                             /*started=*/false);
+      throw DeadlineExceeded(
+          "the deadline passed while the call waited for a free worker" + unheardOf.cause(),
+          /*started=*/false);
     }
     const auto look = Clock::now() + kLongestSleep;
     waiter.wake.wait_until(lock, deadline ? std::min(*deadline, look) : look);
@@ -466,15 +494,17 @@ std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& 
   const base::WithoutCancellation complete;
   base::MutexLock lock(ownMutex());
   const Waiting waiting(waitForWorker_);
+  UnheardOf unheardOf;
   for (;;) {
     checkLocked();
     if (serves(slot, WorkerSetup::configuredByThisThread())) return slot.channel;
     if (!slot.quarantine.empty()) throw PoolUnavailable(slot.quarantine);
+    unheardOf.look(!lives(slot), connection_);
     if (deadline && Clock::now() >= *deadline) {
       const std::shared_ptr<SupervisorConnection> connection = connection_;
       lock.unlock();
       throw DeadlineExceeded("the deadline passed while worker " + std::to_string(slot.index) +
-                                 whatItWaitsFor(connection),
+                                 whatItWaitsFor(connection) + unheardOf.cause(),
                              /*started=*/false);
     }
     const auto look = Clock::now() + kLongestSleep;

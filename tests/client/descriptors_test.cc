@@ -124,5 +124,34 @@ TEST_F(WithoutDescriptors, ALongAnswerInANewSegmentIsLostAndItsWorkerIsNotBlamed
   expectTheSameWorkers();
 }
 
+TEST_F(WithoutDescriptors, CallsAndSessionsOfAPoolWhoseWorkersAllDiedEndAndNameTheCause) {
+  const NoFreeDescriptor scarcity;
+  killWorkers();
+  expectCause(textOf<PoolUnavailable>([&] { subject().ask("pid"); }));
+  expectCause(textOf<PoolUnavailable>([&] { subject().object().callAsync({"pid"}).get(); }));
+  expectCause(textOf<PoolUnavailable>([&] { subject().object().acquireSession(); }));
+  expectCause(textOf<PoolUnavailable>([&] { manager().callOnAll("os", "getpid"); }));
+  CallOptions options;
+  options.deadline = milliseconds(1000);
+  expectCause(textOf<DeadlineExceeded>([&] { subject().ask("pid", {}, options); }));
+  scarcity.end();
+  EXPECT_GT(subject().number("pid"), 0);
+}
+
+TEST_F(WithoutDescriptors, ACallIsMadeWhenTheProgramCanReceiveANewWorkerInTime) {
+  std::atomic<bool> unread{false};
+  setLogger([&](LogLevel, std::string_view text) {
+    if (text.find("messages of the supervisor are not read") != std::string_view::npos) {
+      unread = true;
+    }
+  });
+  const NoFreeDescriptor scarcity;
+  killWorkers();
+  auto call = std::async(std::launch::async, [&] { return subject().number("pid"); });
+  EXPECT_TRUE(waitUntil([&] { return unread.load(); }));
+  scarcity.end();
+  EXPECT_GT(call.get(), 0);
+}
+
 }  // namespace
 }  // namespace isopool::tests
