@@ -162,8 +162,10 @@ TEST(CallbackWait, IsRefusedWhereTooManyCallbacksWait) {
     const auto nest = std::make_shared<Nest>();
     Nest::wait(nest, sharedSubject().object(), 300);
     EXPECT_GE(nest->refused, 1);
-    // One in no callback, 256 in callbacks, and the one that is refused.
-    EXPECT_EQ(nest->mostWaiting, 258);
+    // One in no callback, 256 in callbacks, and those that are refused, which may be several at a
+    // time.
+    EXPECT_GE(nest->mostWaiting, 258);
+    EXPECT_LE(nest->mostWaiting, 257 + nest->refused);
     // The threads serve as before.
     EXPECT_EQ(sharedSubject().object().callAsync({"identity", 7}).get().toInt(), 7);
   });
