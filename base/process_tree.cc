@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/process_tree.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "base/procfs.h"
 
@@ -42,22 +42,23 @@ uint64_t needlessPageTables(pid_t pid) {
 
 Descendants descendantsOf(std::span<const pid_t> roots, pid_t except, size_t most) {
   Descendants found;
-  std::vector<pid_t> seen(roots.begin(), roots.end());
-  for (size_t next = 0; next < seen.size(); ++next) {
-    if (next == most) {
-      found.complete = false;
-      break;
-    }
-    const pid_t pid = seen[next];
+  std::vector<pid_t> line(roots.begin(), roots.end());
+  std::unordered_set<pid_t> seen(roots.begin(), roots.end());
+  for (size_t next = 0; next < line.size(); ++next) {
+    const pid_t pid = line[next];
     if (pid != except) {
       const char state = statusOf(pid).state;
       if (state == 'Z' || state == 'X') ++found.ended;
       if (state == 0 || state == 'Z' || state == 'X') continue;
-      found.living.push_back(pid);
+      if (found.living.size() < most) {
+        found.living.push_back(pid);
+      } else {
+        ++found.further;
+      }
     }
     // A process may move to another parent while the list is read.
     for (const pid_t child : childrenOf(pid)) {
-      if (std::find(seen.begin(), seen.end(), child) == seen.end()) seen.push_back(child);
+      if (seen.insert(child).second) line.push_back(child);
     }
   }
   return found;

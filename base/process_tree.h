@@ -15,12 +15,12 @@ namespace isopool::base {
 struct Descendants {
   std::vector<pid_t> living;  ///< they run, or a signal has stopped them
   uint32_t ended = 0;         ///< dead, and their parent has not waited for them (zombies)
-  bool complete = true;       ///< false: there are more, which were not looked at
+  uint32_t further = 0;       ///< living ones that are not in `living`, because it has `most`
 };
 
-/// The processes `roots` without `except` and all their descendants. Looks at `most` processes at
-/// most. A process whose parent ended is a descendant of the parent's nearest subreaper
-/// (PR_SET_CHILD_SUBREAPER).
+/// The processes `roots` without `except` and all their descendants; counts those that live beyond
+/// `most`. Looks at each of them, which takes a few microseconds per process. A process whose
+/// parent ended is a descendant of the parent's nearest subreaper (PR_SET_CHILD_SUBREAPER).
 Descendants descendantsOf(std::span<const pid_t> roots, pid_t except, size_t most);
 
 /// Bytes of a process that belong neither to a file nor to a memory object, resident or swapped

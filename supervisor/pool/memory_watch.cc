@@ -19,9 +19,11 @@ std::string inMebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + "
 
 std::string whyTooMuchMemory(const Processes::Tree& tree) {
   if (tree.limit == UINT64_MAX) return {};
-  if (!tree.complete) {
-    return "its code has started more processes than isopoold counts the memory of "
-           "(ISOPOOL_WORKER_MEMORY)";
+  if (tree.processes > Processes::Tree::kMostCounted) {
+    return "its code has started " + std::to_string(tree.processes) +
+           " processes that still run, and isopoold counts the memory of " +
+           std::to_string(Processes::Tree::kMostCounted) +
+           " at most, so no more are allowed (ISOPOOL_WORKER_MEMORY)";
   }
   const uint64_t used = tree.workerBytes + tree.bytes;
   if (used <= kUncounted || used - kUncounted <= tree.limit) return {};

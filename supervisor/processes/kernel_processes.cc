@@ -192,16 +192,14 @@ uint64_t KernelProcesses::residentAnonymousBytes(pid_t pid) {
 uint64_t KernelProcesses::privateMemoryLeft(pid_t pid) { return base::privateMemoryLeft(pid); }
 
 Processes::Tree KernelProcesses::treeOf(pid_t worker) {
-  constexpr size_t kMost = 256;  // user code determines how many there are
   std::vector<pid_t> roots{worker};
   for (const pid_t child : children()) {
     if (child != worker && groupOf(child) == worker) roots.push_back(child);
   }
-  const base::Descendants found = base::descendantsOf(roots, worker, kMost);
+  const base::Descendants found = base::descendantsOf(roots, worker, Tree::kMostCounted);
   Tree tree;
-  tree.processes = static_cast<uint32_t>(found.living.size());
+  tree.processes = static_cast<uint32_t>(found.living.size()) + found.further;
   tree.zombies = found.ended;
-  tree.complete = found.complete;
   tree.limit = base::privateMemoryLimit(worker);
   for (const pid_t pid : found.living) tree.bytes += base::privateBytes(pid);
   tree.workerBytes =

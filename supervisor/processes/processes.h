@@ -101,14 +101,16 @@ class Processes {
   virtual uint64_t privateMemoryLeft(pid_t pid) = 0;
   /// A worker and the processes that its user code has started, see treeOf().
   struct Tree {
+    static constexpr uint32_t kMostCounted = 256;  // user code determines how many there are
+
     uint32_t processes = 0;  ///< that user code has started, and that have not ended
     uint32_t zombies = 0;    ///< that have ended, and for which user code has not waited
-    uint64_t bytes = 0;      ///< private memory of `processes`, see base::privateBytes()
+    /// Private memory of `processes`, of kMostCounted at most, see base::privateBytes().
+    uint64_t bytes = 0;
     /// Private memory of the worker itself: in full if it is alone, else as base::privateBytes().
     uint64_t workerBytes = 0;
     /// What the worker may map as private memory (RLIMIT_DATA); UINT64_MAX: no limit.
     uint64_t limit = UINT64_MAX;
-    bool complete = true;  ///< false: there are more than 256 processes; the rest is not counted
   };
   /// The descendants of a child of this process, and processes of its group whose parent has ended.
   /// Takes microseconds if user code has started no process, else milliseconds for each. Any

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +55,7 @@ pid_t forkOne(bool ends = false) {
   const pid_t child = ::fork();
   if (child != 0) return child;
   if (ends) ::_exit(0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (;;) ::pause();
 }
 
@@ -75,7 +77,7 @@ TEST(ProcessTree, HasChildrenOfChildrenAndCountsThoseThatEnded) {
   const Descendants found = descendantsOf({&root, 1}, root, 100);
   EXPECT_EQ(found.living, std::vector<pid_t>{child.further()});
   EXPECT_EQ(found.ended, 1u);
-  EXPECT_TRUE(found.complete);
+  EXPECT_EQ(found.further, 0u);
   const pid_t self = ::getpid();
   const Descendants all = descendantsOf({&self, 1}, self, 100);
   for (const pid_t pid : {root, child.further()}) {
@@ -83,13 +85,23 @@ TEST(ProcessTree, HasChildrenOfChildrenAndCountsThoseThatEnded) {
   }
 }
 
-TEST(ProcessTree, SaysThatThereAreMoreProcessesThanItLooksAt) {
+TEST(ProcessTree, CountsTheLivingBeyondTheMostAndNoneThatEnded) {
   const Child child([] {
-    forkOne(/*ends=*/true);
+    for (int i = 0; i < 3; ++i) {
+      siginfo_t info{};
+      ::waitid(P_PID, static_cast<id_t>(forkOne(/*ends=*/true)), &info, WEXITED | WNOWAIT);
+    }
+    forkOne();
     return forkOne();
   });
   const pid_t root = child.pid();
-  EXPECT_FALSE(descendantsOf({&root, 1}, root, 2).complete);
+  const Descendants all = descendantsOf({&root, 1}, root, 2);
+  EXPECT_EQ(all.living.size(), 2u);
+  EXPECT_EQ(all.ended, 3u);
+  EXPECT_EQ(all.further, 0u);
+  const Descendants some = descendantsOf({&root, 1}, root, 1);
+  EXPECT_EQ(some.living.size(), 1u);
+  EXPECT_EQ(some.further, 1u);
 }
 
 // Sharing through fork() neither hides memory nor counts it twice.

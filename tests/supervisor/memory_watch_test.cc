@@ -31,14 +31,18 @@ TEST(MemoryWatch, RefusesMoreAndNamesLimitAndProcesses) {
   EXPECT_EQ(why(400, 329, 2).find("it and 2 processes that its code has started have"), 0u);
 }
 
-TEST(MemoryWatch, RefusesMoreProcessesThanItCountsAndNothingWithoutALimit) {
+TEST(MemoryWatch, RefusesMoreProcessesThanItCountsAndNamesTheirNumberAndTheMost) {
+  EXPECT_EQ(why(0, 0, 256), "");
+  EXPECT_EQ(why(0, 0, 300),
+            "its code has started 300 processes that still run, and isopoold counts the memory of "
+            "256 at most, so no more are allowed (ISOPOOL_WORKER_MEMORY)");
+}
+
+TEST(MemoryWatch, RefusesNothingWithoutALimit) {
   Processes::Tree tree;
-  tree.complete = false;
+  tree.processes = 300;
   tree.workerBytes = UINT64_MAX / 2;
   EXPECT_EQ(whyTooMuchMemory(tree), "");
-  tree.workerBytes = 0;
-  tree.limit = 600 * kMebibyte;
-  EXPECT_NE(whyTooMuchMemory(tree).find("more processes than isopoold counts"), std::string::npos);
 }
 
 }  // namespace
