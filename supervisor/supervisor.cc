@@ -28,6 +28,9 @@ constexpr base::Milliseconds kDrainLook(5);
 constexpr size_t kReleasedAtOnce = 32;
 // Connections beyond max_clients, so that operators can connect when the limit is reached.
 constexpr size_t kOperators = 32;
+// Connections that a user who is no operator may have beyond max_clients_per_user: a program that
+// reads reports connects like one that calls.
+constexpr size_t kReportsOfUser = 2;
 
 }  // namespace
 
@@ -176,10 +179,7 @@ void Supervisor::accept(base::Fd socket) {
           "it was started by a worker, or its ancestors can't be determined: the strict sandbox "
           "does not let workers connect to their supervisor";
     }
-    if (refusal.empty() && clients_.size() >= options_.maxClients + kOperators) {
-      refusal = std::to_string(clients_.size()) +
-                " connections are open, which is the limit (max_clients and 32 for operators)";
-    }
+    if (refusal.empty()) refusal = limitOfConnections(peer);
   } catch (const std::exception& error) {
     refusal = error.what();
   }
@@ -245,6 +245,37 @@ std::string Supervisor::banOf(uid_t user, const std::string& program) {
   const auto left = std::chrono::ceil<std::chrono::seconds>(ban->until - loop_.now());
   return "an operator has evicted programs of user " + std::to_string(user) + " with the name " +
          program + "; they may attach again in " + std::to_string(left.count()) + " s";
+}
+
+// Empty, or the limit that another connection of this peer would exceed. Counts also connections
+// that have not said what they are.
+std::string Supervisor::limitOfConnections(const Peer& peer) const {
+  const bool ofOperator = whyNoActions(peer).empty();
+  size_t all = 0;
+  size_t ofUser = 0;
+  for (const auto& [id, client] : clients_) {
+    // Of an operator only its programs take a place of others.
+    const bool reserved = !client->isServedProgram() && whyNoActions(client->peer()).empty();
+    if (ofOperator || !reserved) ++all;
+    if (client->peer().userId == peer.userId) ++ofUser;
+  }
+  if (ofOperator && all >= options_.maxClients + kOperators) {
+    return std::to_string(all) +
+           " connections are open, which is the limit (max_clients and 32 for operators)";
+  }
+  if (ofOperator) return {};
+  if (all >= options_.maxClients) {
+    return std::to_string(all) +
+           " connections are open, which is the limit (max_clients, ISOPOOL_MAX_CLIENTS); 32 more "
+           "are for root and the supervisor's user";
+  }
+  if (options_.maxClientsPerUser == 0 || ofUser < options_.maxClientsPerUser + kReportsOfUser) {
+    return {};
+  }
+  return std::to_string(ofUser) + " connections of user " + std::to_string(peer.userId) +
+         " are open, which is the limit of one user: max_clients_per_user "
+         "(ISOPOOL_MAX_CLIENTS_PER_USER), and " +
+         std::to_string(kReportsOfUser) + " for reports";
 }
 
 // Empty, or the limit that another program of this user would exceed.

@@ -117,6 +117,7 @@ class Supervisor {
   std::string whyNoMorePrograms(uid_t user, const std::string& program);
   std::string banOf(uid_t user, const std::string& program);
   std::string limitOfPrograms(uid_t user) const;
+  std::string limitOfConnections(const Peer& peer) const;
   void startAccepting();
   void childReaped();
   void sweepSoon();

@@ -271,7 +271,10 @@ const Setting kTable[] = {
      .group = SettingGroup::kClients,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "Programs that may be connected at a time; the next one is refused"},
+     .description = "Programs that may be connected at a time; the next one is refused",
+     .more = "Connections that have not said yet which program they are count, too. Root and the "
+             "supervisor's user have 32 more places, so that they get reports when the limit is "
+             "reached."},
     {.key = "max_clients_per_user",
      .flag = "--max-clients-per-user",
      .variable = "ISOPOOL_MAX_CLIENTS_PER_USER",
@@ -284,8 +287,9 @@ const Setting kTable[] = {
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
      .description = "Programs of one user that may be connected at a time",
-     .more = "Without it, the programs of one user may take all connections of `max_clients`. A "
-             "lower limit after a reload ends no connection."},
+     .more = "Without it, the programs of one user may take all connections of `max_clients`. "
+             "Connections that have not said yet which program they are count, too; each user has "
+             "2 more places, to read reports. A lower limit after a reload ends no connection."},
     {.key = "grace",
      .flag = "--grace",
      .variable = "ISOPOOL_GRACE",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The limits of a shared supervisor: the program that meets one is refused, and receives the
 // reason.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -8,8 +9,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "base/system_call.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/operator_messages.h"
 #include "ipc/memory/memory_object.h"
@@ -133,6 +137,94 @@ TEST(SharedLimit, OfClientsOfAUserIsNotMetByAnotherUser) {
   int status = -1;
   ::waitpid(stranger, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+/// A user who may connect and is no operator opens connections and sends nothing.
+class SilentUser {
+ public:
+  static constexpr int kConnections = 40;
+
+  explicit SilentUser(const SharedSupervisor& supervisor) {
+    base::checkSystemCall(::pipe2(told_, O_CLOEXEC), "pipe2");
+    base::checkSystemCall(::pipe2(life_, O_CLOEXEC), "pipe2");
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::close(life_[1]);
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(9);
+    connect(supervisor);
+    char byte = 0;
+    [[maybe_unused]] const ssize_t got = ::read(life_[0], &byte, 1);
+    ::_exit(0);
+  }
+  ~SilentUser() {
+    for (const int end : {told_[0], told_[1], life_[0], life_[1]}) ::close(end);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  SilentUser(const SilentUser&) = delete;
+  SilentUser& operator=(const SilentUser&) = delete;
+
+  /// Waits until all of its connections are accepted or refused. The last refusal's reason.
+  std::string refusal() const {
+    char text[512]{};
+    const ssize_t got = ::read(told_[0], text, sizeof text - 1);
+    return got > 0 ? text : "";
+  }
+
+ private:
+  void connect(const SharedSupervisor& supervisor) const {
+    std::vector<std::unique_ptr<ControlClient>> clients;
+    for (int i = 0; i < kConnections; ++i) {
+      clients.push_back(std::make_unique<ControlClient>(supervisor.connect()));
+    }
+    // They are accepted in their order, so the last one is decided last.
+    ControlClient& last = *clients.back();
+    last.waitFor([&] { return last.controlEnded(); });
+    const std::string reason = last.failure().value_or("") + " ";
+    [[maybe_unused]] const ssize_t sent = ::write(told_[1], reason.data(), reason.size());
+    char byte = 0;
+    [[maybe_unused]] const ssize_t got = ::read(life_[0], &byte, 1);
+  }
+
+  int told_[2]{};
+  int life_[2]{};
+  pid_t pid_ = -1;
+};
+
+class SharedLimitOfConnections : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
+  }
+  static SharedSupervisor start(std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--workers", "1", "--socket-group", "nogroup",  //
+                               "--handshake-timeout", "60s"});
+    return SharedSupervisor(flags);
+  }
+};
+
+TEST_F(SharedLimitOfConnections, LeavesPlacesForOperatorsWhenAUserOpensConnectionsThatSendNothing) {
+  const SharedSupervisor supervisor = start({"--max-clients", "3"});
+  std::filesystem::permissions(supervisor.folder(), std::filesystem::perms::all);
+  const SilentUser user(supervisor);
+  const std::string refusal = user.refusal();
+  EXPECT_NE(refusal.find("3 connections are open, which is the limit (max_clients, "
+                         "ISOPOOL_MAX_CLIENTS); 32 more are for root and the supervisor's user"),
+            std::string::npos)
+      << refusal;
+  EXPECT_EQ(supervisor.report().clients.size(), 3u);
+}
+
+TEST_F(SharedLimitOfConnections, OfAUserCountsConnectionsThatSendNothing) {
+  const SharedSupervisor supervisor = start({"--max-clients-per-user", "4"});
+  std::filesystem::permissions(supervisor.folder(), std::filesystem::perms::all);
+  const SilentUser user(supervisor);
+  const std::string refusal = user.refusal();
+  EXPECT_NE(refusal.find("6 connections of user 65534 are open, which is the limit of one user: "
+                         "max_clients_per_user (ISOPOOL_MAX_CLIENTS_PER_USER), and 2 for reports"),
+            std::string::npos)
+      << refusal;
+  const auto program = supervisor.attach();
+  EXPECT_EQ(supervisor.report().clients.size(), 7u);
 }
 
 TEST(SharedLimit, IsReadAgainOnSighup) {
