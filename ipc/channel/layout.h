@@ -131,6 +131,9 @@ struct WorkerControl {
   /// beside `sleeping`, which the client reads with every call, each side would wait for the other
   /// side's cache.
   alignas(kCacheLinePair) SharedWord<uint64_t> completedCalls;
+  /// Those of them that are no steps (Work): they show that the worker can serve this client. For
+  /// the restart policy of shared pools.
+  SharedWord<uint64_t> servedCalls;
   /// Number of objects that the client's handles refer to, and bytes of private memory that these
   /// objects keep. For limits and reports.
   alignas(kCacheLinePair) SharedWord<uint64_t> handles;

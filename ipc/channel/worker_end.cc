@@ -102,10 +102,15 @@ void WorkerEnd::tellProcessorAndCount(Work work) noexcept {
   if (own_->processor.load(std::memory_order_relaxed) != processor) {
     own_->processor.store(processor, std::memory_order_relaxed);
   }
-  if (work == Work::kCall) {
-    own_->completedCalls.store(own_->completedCalls.load(std::memory_order_relaxed) + 1,
-                               std::memory_order_relaxed);
-  }
+  if (work == Work::kPreparation) return;
+  own_->completedCalls.store(own_->completedCalls.load(std::memory_order_relaxed) + 1,
+                             std::memory_order_relaxed);
+  if (work == Work::kCall) countServed();
+}
+
+void WorkerEnd::countServed() noexcept {
+  own_->servedCalls.store(own_->servedCalls.load(std::memory_order_relaxed) + 1,
+                          std::memory_order_relaxed);
 }
 
 uint32_t WorkerEnd::completionsConsumed() const noexcept { return completions_.consumed(); }

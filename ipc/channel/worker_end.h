@@ -17,9 +17,11 @@ struct ReceivedCall {
 /// Whether the worker may run a call, or the client has recalled it.
 enum class Start { kRun, kRecalled };
 
-/// What a completion answers. Preparations are not counted in completedCalls, which the restart
-/// policy reads: a completed preparation does not show that the worker can serve calls.
-enum class Work { kCall, kPreparation };
+/// What a completion answers. Preparations are counted nowhere. Steps are counted in
+/// completedCalls, but not in servedCalls, which the restart policy of shared pools reads: like a
+/// preparation, a completed step (a global is found, a value made, an object loaded) does not show
+/// that the worker can serve calls.
+enum class Work { kCall, kStep, kPreparation };
 
 /// The worker's end of a channel, the counterpart of ClientEnd: consumes calls and publishes
 /// completions. Only the thread that holds the liveness word may use it. No member blocks. When the
@@ -57,6 +59,9 @@ class WorkerEnd {
   /// call, for the client's decisions to spin.
   void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
                 Work work = Work::kCall, int64_t nanoseconds = 0) noexcept;
+
+  /// Counts a step as a call: what it did became known after its completion.
+  void countServed() noexcept;
 
   /// Publishes how many objects the client's handles refer to, and how many bytes these keep.
   void tellHandles(uint64_t handles, uint64_t bytes) noexcept {

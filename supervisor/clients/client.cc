@@ -300,7 +300,9 @@ void Client::callTimeOver(Worker& worker, uint64_t sequence) {
 void Client::countCallsOf(Epoch epoch) {
   Worker* worker = group_ != nullptr ? group_->find(epoch) : nullptr;
   const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
-  if (attachment != nullptr) callsOfPast_ += attachment->completedCalls();
+  if (attachment == nullptr) return;
+  callsOfPast_ += attachment->completedCalls();
+  servedOfPast_ += attachment->servedCalls();
 }
 
 void Client::countCallsOfAll() {
@@ -362,6 +364,10 @@ ClassTotals Client::totals() const {
 
 uint64_t Client::completedCalls() const {
   return callsOfPast_ + sumOverWorkers(&Attachment::completedCalls);
+}
+
+uint64_t Client::servedCalls() const {
+  return servedOfPast_ + sumOverWorkers(&Attachment::servedCalls);
 }
 
 void Client::appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const {

@@ -141,11 +141,12 @@ class Client : public GroupClient {
   void sendStatistics(uint64_t token);
   void end(const std::string& reason);
   void closeMemory();
+  uint64_t completedCalls() const;
 
   // As a member of its group.
   void introduce(Worker& worker, bool spare) override;
   void workerRetires(base::Epoch epoch) override;
-  uint64_t completedCalls() const override;
+  uint64_t servedCalls() const override;
   base::Milliseconds callTime() const override { return limits().callTime; }
   void callTimeOver(Worker& worker, uint64_t sequence) override;
   void workerDied(base::Epoch epoch, const ExitStatus& status) override;
@@ -189,7 +190,8 @@ class Client : public GroupClient {
   size_t segmentsHeld_ = 0;     ///< segments with a descriptor: declared or retired, not refused
   size_t segmentsRefused_ = 0;  ///< of inputSegments_
   uint64_t inputBytes_ = 0;     ///< bytes of the declared ones
-  uint64_t callsOfPast_ = 0;  ///< calls completed by workers that have died or detached the client
+  uint64_t callsOfPast_ = 0;   ///< calls completed by workers that have died or detached the client
+  uint64_t servedOfPast_ = 0;  ///< the same, of servedCalls()
   uint64_t overdueCalls_ = 0;
   Refusals refusals_{};
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.

@@ -87,6 +87,10 @@ uint64_t Attachment::sharedBytes() const {
   return ipc::kClientControlBytes + ipc::kWorkerControlBytes + outputBytes_;
 }
 
+uint64_t Attachment::servedCalls() const {
+  return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, servedCalls));
+}
+
 uint64_t Attachment::completedCalls() const {
   return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, completedCalls));
 }

@@ -87,6 +87,9 @@ class Attachment {
 
   /// Calls completed.
   uint64_t completedCalls() const;
+  /// Those that show that the worker can serve the client: without steps such as the loading of a
+  /// model by value (ipc::Work).
+  uint64_t servedCalls() const;
   /// Requests that the client has published and the worker has not taken yet. May be any number if
   /// one of the two writes invalid counters.
   uint32_t queuedCalls() const;

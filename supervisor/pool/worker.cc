@@ -229,6 +229,7 @@ void Worker::forget(ClientId client) {
   const auto found = attachments_.find(client);
   if (found == attachments_.end()) return;
   callsOfForgotten_ += found->second.completedCalls();
+  servedForgotten_ += found->second.servedCalls();
   if (found->second.inLine) std::erase(line_, client);
   attachments_.erase(found);
   ipc::reachCrashPoint(ipc::CrashPoint::kAttachmentClosed);
@@ -385,6 +386,12 @@ uint64_t Worker::completedCalls() const {
   uint64_t calls = callsOfForgotten_;
   for (const auto& [client, attachment] : attachments_) calls += attachment.completedCalls();
   return calls;
+}
+
+ExitKind Worker::exitKindNow() const {
+  uint64_t calls = services_.options.privatePool ? completedCalls() : servedForgotten_;
+  for (const auto& [client, attachment] : attachments_) calls += attachment.servedCalls();
+  return calls > 0 ? ExitKind::kAfterCall : ExitKind::kBeforeFirstCall;
 }
 
 uint64_t Worker::statusWord(size_t offset) const {

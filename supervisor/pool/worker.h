@@ -149,12 +149,11 @@ class Worker {
   }
   /// Bytes of doorbell, status page and all channels.
   uint64_t sharedBytes() const;
-  /// Calls that this worker has completed. Untrusted, as the next four: the worker writes it.
+  /// Calls that this worker has completed. Untrusted, as the next five: the worker writes it.
   uint64_t completedCalls() const;
-  /// The kind of the exit, if the worker ended now.
-  ExitKind exitKindNow() const {
-    return completedCalls() > 0 ? ExitKind::kAfterCall : ExitKind::kBeforeFirstCall;
-  }
+  /// The kind of the exit, if the worker ended now. In a shared pool steps do not count as calls, see
+  /// Attachment::servedCalls().
+  ExitKind exitKindNow() const;
   /// The client whose call runs; 0 if none does.
   uint64_t runningClient() const;
   /// How long that call has run, to within a few milliseconds.
@@ -217,6 +216,7 @@ class Worker {
   std::deque<ClientId> line_;  ///< clients whose attachments have unsent messages, in turn
   bool telling_ = false;
   uint64_t callsOfForgotten_ = 0;  ///< completed calls of clients that are detached
+  uint64_t servedForgotten_ = 0;   ///< the same, of Attachment::servedCalls()
   std::map<std::string, uint64_t> forbiddenActs_;
   base::TimeLimit deadline_;
   base::TimeLimit stopLook_;

@@ -44,9 +44,9 @@ class GroupClient {
   /// The client gets no further worker for a while, because its code has ended workers. Called
   /// again when it loses another worker meanwhile.
   virtual void onOwnQuarantine(const ClientHolds::ClientQuarantine& quarantine) = 0;
-  /// Calls that workers have completed for the client, those that have died included. Untrusted:
-  /// the workers write it.
-  virtual uint64_t completedCalls() const = 0;
+  /// Calls that workers have completed for the client, those that have died included, without steps
+  /// (Attachment::servedCalls()). Untrusted: the workers write it.
+  virtual uint64_t servedCalls() const = 0;
   /// Another worker has replaced `epoch`: asks the client to release it. Called until it does.
   virtual void workerRetires(base::Epoch epoch) = 0;
   /// How long one call of the client may run; 0: no limit.

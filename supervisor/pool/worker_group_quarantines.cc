@@ -44,7 +44,7 @@ void WorkerGroup::describeOrigin(const Worker& worker, DeathReport& report) cons
   const DeathOrigin& origin = report.origin;
   for (const ClientId client : origin.clients) {
     const auto attachment = worker.attachments().find(client);
-    if (attachment->second.completedCalls() == 0) report.suspects.push_back(client);
+    if (attachment->second.servedCalls() == 0) report.suspects.push_back(client);
   }
   if (origin.kind == Kind::kNone) return;
   if (origin.kind == Kind::kInvalid) {
@@ -77,7 +77,7 @@ void WorkerGroup::countAgainstMembers(const Worker& worker, const DeathReport& r
     const auto found = members_.find(client);
     if (found == members_.end()) continue;
     GroupClient& member = *found->second;
-    const ClientDeath death{report.origin.model, name, member.completedCalls()};
+    const ClientDeath death{report.origin.model, name, member.servedCalls()};
     if (holds_.died(client, death, services_.loop.now()).quarantined) quarantine(member);
   }
   scheduleHoldEnd();
@@ -92,7 +92,7 @@ void WorkerGroup::quarantine(GroupClient& member) {
             {{"client", member.id().value}});
   for (const auto& [epoch, worker] : workers_) {
     const Attachment* attachment = worker->attachment(member.id());
-    if (attachment == nullptr || attachment->completedCalls() != 0) continue;
+    if (attachment == nullptr || attachment->servedCalls() != 0) continue;
     // The call of a busy one may be a long one, and ends its worker at most.
     if (!worker->busyWith(member.id())) worker->detach(member.id());
   }

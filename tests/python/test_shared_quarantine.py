@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import isopool
 import pytest
@@ -37,12 +37,21 @@ class DiesAtUnload:
 def dies_at_unload():
     return DiesAtUnload()
 
+def dies_when_made():
+    os.abort()
+
+def aborts():
+    return lambda x: os.abort()
+
+def aborts_at_2():
+    return lambda x: x if x < 2 else os.abort()
+
 def dies_in_a_thread():
     threading.Timer(0.03, os.abort).start()
     return lambda x: threading.Event().wait(10)
 """
 
-KINDS = ["dies_at_load", "dies_in_call", "dies_in_warm_up", "dies_at_unload", "dies_in_a_thread"]
+KINDS = ["dies_at_load", "dies_when_made", "dies_in_call", "dies_in_warm_up", "dies_at_unload", "dies_in_a_thread"]
 
 # Says what each failure was, and goes on for ever.
 CRASHER = """
@@ -166,7 +175,64 @@ def test_programs_whose_models_end_workers_harm_no_other_program(address: str, t
     assert all(each.calls > 10 for each in victims)
     assert max([*attached, *(each.longest for each in victims)]) < PATIENCE
     assert "stays empty" not in log, log[-5000:]
-    # The other kinds complete a call in each worker before it dies: a step of a session.
-    assert "PoolUnavailable this program gets no further worker for " in said["dies_at_load"], log[-5000:]
+    # A crash while a model is loaded, from a file or by value, is one in the thread of the call, so code of other
+    # programs in the same worker does not matter. The others end workers by os._exit(), by a thread, or after a call.
+    for kind in {"dies_at_load", "dies_when_made"}.intersection(kinds):
+        assert "PoolUnavailable this program gets no further worker for " in said[kind], log[-5000:]
     assert "its model 'app.py.pt:model/dies.pkl' ended 4 workers in a row" in said["dies_at_load"]
     assert "ms: its model 'app.py.pt:model/dies.pkl' ended 4 workers in a row" in log, log[-5000:]
+
+
+def deaths_until_refused(step: Callable[[], object]) -> int | None:
+    """How many steps lost their worker before one raised PoolUnavailable. None if none did."""
+    for deaths in range(12):
+        try:
+            step()
+        except isopool.WorkerLost:
+            continue
+        except isopool.PoolUnavailable:
+            return deaths
+    return None
+
+
+def test_a_model_by_value_that_crashes_when_it_is_made_or_first_called_is_in_quarantine(
+    address: str, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(MODELS)
+
+    def first_call_of_a_session(model: isopool.Model) -> None:
+        with model.session() as session:
+            session(2)
+
+    def makes_and_calls(pool: isopool.Pool) -> Callable[[], object]:
+        return lambda: pool.load(f"{file}:aborts")(2)
+
+    def calls_in_a_session(pool: isopool.Pool) -> Callable[[], object]:
+        model = pool.load(f"{file}:aborts")
+        return lambda: first_call_of_a_session(model)
+
+    steps = [lambda pool: lambda: pool.load(f"{file}:dies_when_made"), makes_and_calls, calls_in_a_session]
+    for step in steps:
+        with isopool.Pool(2, address=address) as pool:
+            deaths = deaths_until_refused(step(pool))
+            # A worker that had the model before the quarantine may still be called.
+            assert deaths is not None and 4 <= deaths <= 6, (tmp_path / "log").read_text()[-5000:]
+    log = (tmp_path / "log").read_text()
+    assert "while it ran model 'moved object' of client " in log, log[-5000:]
+
+
+def test_a_session_that_crashes_after_a_call_puts_its_program_in_no_quarantine(
+    address: str, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(MODELS)
+    with isopool.Pool(2, address=address) as pool:
+        model = pool.load(f"{file}:aborts_at_2")
+
+        def crash() -> None:
+            with model.session() as session:
+                assert session(1) == 1
+                session(2)
+
+        assert deaths_until_refused(crash) is None, (tmp_path / "log").read_text()[-5000:]

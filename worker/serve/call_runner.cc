@@ -75,6 +75,7 @@ void CallRunner::run(ClientLink& channel) {
     if (channel.memory->end.start(call_.received().sequence) == ipc::Start::kRecalled) {
       return call_.withdraw(channel);
     }
+    call_.countEarlier(channel);
     if (operation.traits.runsModel) sandbox_.beginCalls();
     operation.handler(call_, channel);
     return;

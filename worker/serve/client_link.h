@@ -44,6 +44,10 @@ struct ClientLink {
   /// Segments that the client has removed, to be unmapped between two calls.
   std::vector<base::SegmentId> removedInputs;
 
+  /// The handle that the last call of a handle made, until it is known whether that call was one of
+  /// a model or the loading of one. See RunningCall::countEarlier().
+  base::HandleId uncounted{0};
+
   Turns turns;                   ///< see TurnOrder
   std::optional<uint64_t> slot;  ///< the slot of the client's pool that this worker serves
   uint32_t leaseLimit =

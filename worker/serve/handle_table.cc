@@ -79,8 +79,14 @@ void HandleTable::requireRoom() const {
                     "program hold (limits.memory, ISOPOOL_CLIENT_MEMORY): release some handles");
 }
 
+std::optional<base::ObjectId> HandleTable::ownerOf(base::HandleId id) const {
+  const auto found = owners_.find(id);
+  return found != owners_.end() ? std::optional(found->second) : std::nullopt;
+}
+
 void HandleTable::forget(base::HandleId id) {
   discount(id);
+  owners_.erase(id);
   tell();
   objects_.forget(id);
 }
@@ -88,6 +94,7 @@ void HandleTable::forget(base::HandleId id) {
 void HandleTable::clear() {
   handles_.clear();
   storages_.clear();
+  owners_.clear();
   bytes_ = 0;
   tell();
   objects_.clear();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -26,6 +27,10 @@ class HandleTable {
   /// Drops the object, which may run user code. No effect for an unknown handle.
   void forget(base::HandleId id);
   void clear();
+  /// Notes that calls of this handle are calls of a replicated object.
+  void setOwner(base::HandleId id, base::ObjectId object) { owners_[id] = object; }
+  /// That object, which the client may have unloaded since.
+  std::optional<base::ObjectId> ownerOf(base::HandleId id) const;
   /// The newest handle so far, alive or not; 0: none was made.
   base::HandleId newest() const noexcept { return newest_; }
 
@@ -52,6 +57,7 @@ class HandleTable {
   std::unordered_map<base::HandleId, std::vector<const void*>>
       handles_;                                        // and the storages of each
   std::unordered_map<const void*, Storage> storages_;  // by address
+  std::unordered_map<base::HandleId, base::ObjectId> owners_;
   base::HandleId newest_{0};
   uint64_t bytes_ = 0;
   uint64_t limit_ = 0;  // bytes; 0: no limit

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/running_time.h"
 #include "ipc/channel/futex.h"
@@ -135,7 +136,12 @@ PyObject* RunningCall::object(const ClientLink& channel, size_t index) const {
 }
 
 PyObject* RunningCall::handle(const ClientLink& channel, size_t index) const {
-  return handleOf(channel, base::HandleId(reader_->integer(index)));
+  const base::HandleId id(reader_->integer(index));
+  PyObject* found = handleOf(channel, id);
+  if (const auto owner = channel.handles.ownerOf(id)) {
+    if (const NumberedObject* model = channel.objects.entry(*owner)) models_.run(model->model);
+  }
+  return found;
 }
 
 PyObject* RunningCall::handleOf(const ClientLink& channel, base::HandleId id) {
@@ -371,10 +377,27 @@ void RunningCall::publish(ClientLink& channel, ipc::CompletionStatus status,
   }
   answered_ = true;
   end.complete(received_.sequence, report_.empty() ? status : ipc::withInputReport(status), payload,
-               ipc::isPreparation(static_cast<ipc::Operation>(received_.operation))
-                   ? ipc::Work::kPreparation
-                   : ipc::Work::kCall,
-               ipc::monotonicNow() - began_);
+               work(), ipc::monotonicNow() - began_);
+}
+
+ipc::Work RunningCall::work() const {
+  const auto operation = static_cast<ipc::Operation>(received_.operation);
+  if (ipc::isPreparation(operation)) return ipc::Work::kPreparation;
+  const bool counts = operation_->traits.runsModel && operation != ipc::Operation::kCallHandle;
+  return counts ? ipc::Work::kCall : ipc::Work::kStep;
+}
+
+void RunningCall::countEarlier(ClientLink& channel) const {
+  const auto operation = static_cast<ipc::Operation>(received_.operation);
+  // Between the call and the pickling: the function that was called is released, and other threads
+  // of the client may have objects defined.
+  if (operation == ipc::Operation::kReleaseHandles || ipc::isPreparation(operation)) return;
+  const base::HandleId earlier = std::exchange(channel.uncounted, base::HandleId(0));
+  if (earlier.value != 0 &&
+      !(operation == ipc::Operation::kPickle && newHandle(0).value == earlier.value)) {
+    channel.memory->end.countServed();
+  }
+  if (operation == ipc::Operation::kCallHandle) channel.uncounted = newHandle(1);
 }
 
 void RunningCall::dropInputs() {

@@ -59,6 +59,10 @@ class RunningCall {
     reader_->noteVersions(versions_);
     return *reader_;
   }
+  /// Decides about the client's last call of a handle, now that its next request is known. A call
+  /// whose result is pickled was the loading of a model by value, which only the next call of the
+  /// model tries. Any other one has shown that the worker can serve calls.
+  void countEarlier(ClientLink& channel) const;
   /// See CallInputs::resolve().
   void resolveInputs(ClientLink& channel, UnclaimedLeases& loans) {
     inputs_.resolve(channel, *reader_, loans);
@@ -144,6 +148,8 @@ class RunningCall {
   /// Notes in the report what the call has written to. Before it, drop all references to the call's
   /// tensors.
   void collectVersions(ClientLink& channel);
+  /// What the answer to this call counts as.
+  ipc::Work work() const;
   /// Completes the payload of an answer that `writer_` holds, with what the client must know of its
   /// inputs. After settleKept().
   std::span<const std::byte> finish(ClientLink& channel,

@@ -8,6 +8,9 @@ void attribute(RunningCall& call, ClientLink& channel) {
   PyObject* owner = call.handle(channel, 0);
   const PyRef name = call.text(1);
   channel.handles.set(call.newHandle(2), call.attributeOf(channel, owner, name.get()));
+  if (const auto object = channel.handles.ownerOf(call.newHandle(0))) {
+    channel.handles.setOwner(call.newHandle(2), *object);
+  }
   call.answerNothing(channel);
 }
 

@@ -6,6 +6,7 @@ namespace isopool::worker::operations {
 
 void objectHandle(RunningCall& call, ClientLink& channel) {
   channel.handles.set(call.newHandle(1), PyRef::share(call.object(channel, 0)));
+  channel.handles.setOwner(call.newHandle(1), base::ObjectId(call.reader().integer(0)));
   call.answerNothing(channel);
 }
 
