@@ -227,6 +227,7 @@ class PlainWorker {
     if (end.start(call->sequence) == Start::kRecalled) {
       withdraw(end, call->sequence);
     } else if (ping) {
+      end.noteCode();
       answerPing(end, *call);
     } else {
       calls_.at(client)->run(*call);
@@ -263,6 +264,7 @@ class PlainWorker {
     const std::string command = request.substr(0, blank);
     const std::string argument = blank == std::string::npos ? "" : request.substr(blank + 1);
     if (command == "!exit") ::_exit(std::atoi(argument.c_str()));
+    if (command == "!crash") crash(argument == "call");
     if (command == "!hang") pauseForEver();
     if (command == "!spin") spinFor(std::chrono::milliseconds(std::stoi(argument)));
     if (command == "!await") awaitFile(argument);
@@ -287,6 +289,17 @@ class PlainWorker {
       return value != nullptr ? value : "";
     }
     return request;
+  }
+
+  // Leaves what Python's faulthandler writes when the thread of the call, or another one, crashes.
+  [[noreturn]] void crash(bool inCall) const {
+    const std::string call = inCall ? "Current thread" : "Thread";
+    const std::string text =
+        "Fatal Python error: Aborted\n\n" +
+        (inCall ? "" : std::string("Current thread 0x2 (most recent call first):\n\n")) + call +
+        " 0x1 (most recent call first):\n";
+    [[maybe_unused]] const ssize_t written = ::write(crashLog_.get(), text.data(), text.size());
+    std::abort();
   }
 
   static void spinFor(std::chrono::milliseconds time) {

@@ -134,6 +134,9 @@ struct WorkerControl {
   /// Those of them that are no steps (Work): they show that the worker can serve this client. For
   /// the restart policy of shared pools.
   SharedWord<uint64_t> servedCalls;
+  /// 1 from the moment before code of the client ran for the first time: of a model, or what its
+  /// loading runs. What it left there, as a thread, may end the worker at any later time.
+  SharedWord<uint32_t> ranCode;
   /// Number of objects that the client's handles refer to, and bytes of private memory that these
   /// objects keep. For limits and reports.
   alignas(kCacheLinePair) SharedWord<uint64_t> handles;

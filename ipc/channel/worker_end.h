@@ -60,6 +60,12 @@ class WorkerEnd {
   void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
                 Work work = Work::kCall, int64_t nanoseconds = 0) noexcept;
 
+  /// Announces that code of the client runs now, if it did not before.
+  void noteCode() noexcept {
+    if (own_->ranCode.load(std::memory_order_relaxed) == 0) {
+      own_->ranCode.store(1, std::memory_order_relaxed);
+    }
+  }
   /// Counts a step as a call: what it did became known after its completion.
   void countServed() noexcept;
 

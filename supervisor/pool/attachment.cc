@@ -91,6 +91,10 @@ uint64_t Attachment::servedCalls() const {
   return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, servedCalls));
 }
 
+bool Attachment::ranCode() const {
+  return readAt<uint32_t>(memory.workerControl, offsetof(ipc::WorkerControl, ranCode)) != 0;
+}
+
 uint64_t Attachment::completedCalls() const {
   return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, completedCalls));
 }

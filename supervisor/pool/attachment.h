@@ -90,6 +90,8 @@ class Attachment {
   /// Those that show that the worker can serve the client: without steps such as the loading of a
   /// model by value (ipc::Work).
   uint64_t servedCalls() const;
+  /// True if code of the client has run in the worker, or is about to.
+  bool ranCode() const;
   /// Requests that the client has published and the worker has not taken yet. May be any number if
   /// one of the two writes invalid counters.
   uint32_t queuedCalls() const;

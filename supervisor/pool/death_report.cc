@@ -33,17 +33,39 @@ std::string DeathReport::text(const std::string& death, const std::string& cause
   return line;
 }
 
-std::string lastLineOf(const base::Fd& crashLog) {
-  constexpr off_t kMost = 512;
+namespace {
+
+std::string endOf(const base::Fd& crashLog, off_t most) {
   struct stat status {};
   const off_t end = ::fstat(crashLog.get(), &status) == 0 ? status.st_size : 0;
-  const off_t begin = std::max<off_t>(end - kMost, 0);
+  const off_t begin = std::max<off_t>(end - most, 0);
   std::string text(static_cast<size_t>(end - begin), '\0');
   const ssize_t got = ::pread(crashLog.get(), text.data(), text.size(), begin);
   text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return text;
+}
+
+}  // namespace
+
+std::string lastLineOf(const base::Fd& crashLog) {
+  constexpr off_t kMost = 512;
+  std::string text = endOf(crashLog, kMost);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   text.erase(0, text.rfind('\n') + 1);
   return printable(std::move(text), kMost);
+}
+
+// Python lists its threads from the newest to the oldest, which is the main thread. After 100
+// threads it stops with a line of dots.
+bool crashedInCall(const base::Fd& crashLog) {
+  constexpr off_t kMost = 64 * 1024;
+  const std::string text = "\n" + endOf(crashLog, kMost);
+  const size_t current = text.rfind("\nCurrent thread 0x");
+  if (current == std::string::npos) return false;
+  for (const char* sign : {"\nThread 0x", "\n...", "\n  Garbage-collecting"}) {
+    if (text.find(sign, current) != std::string::npos) return false;
+  }
+  return true;
 }
 
 void noteInCrashLog(const base::Fd& crashLog, const std::string& line) {

@@ -24,7 +24,8 @@ struct DeathReport {
   pid_t processId = 0;
   DeathOrigin origin;  ///< in a private pool always of no client
   std::string whose;   ///< the same as a part of the line; empty: of no client
-  /// Of the clients of `origin` those that had completed no call on the worker.
+  /// Clients against which the death counts, unless something outside of the worker caused it:
+  /// those of `origin` that had completed no call on the worker, see WorkerGroup::settleOrigin().
   std::vector<ClientId> suspects;
   base::Milliseconds vacancy{0};  ///< how long its place stays empty
 
@@ -36,6 +37,12 @@ struct DeathReport {
 
 /// The last line of a worker's crash log, printable: user code may have written it.
 std::string lastLineOf(const base::Fd& crashLog);
+
+/// True if a worker's crash log shows that the last crash was in its main thread, which runs the
+/// calls: with its C and Python code, and not while Python's garbage collector ran, which may run
+/// code of any program. `crashLog` is what Python's faulthandler has written; user code may have
+/// written it, too.
+bool crashedInCall(const base::Fd& crashLog);
 
 /// Appends a line to the crash log of a worker that the supervisor is about to kill, so that its
 /// caller gets the reason with the death. Ignores errors.

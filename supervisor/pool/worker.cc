@@ -230,6 +230,7 @@ void Worker::forget(ClientId client) {
   if (found == attachments_.end()) return;
   callsOfForgotten_ += found->second.completedCalls();
   servedForgotten_ += found->second.servedCalls();
+  if (found->second.ranCode() && ranForgotten_.size() < 2) ranForgotten_.insert(client);
   if (found->second.inLine) std::erase(line_, client);
   attachments_.erase(found);
   ipc::reachCrashPoint(ipc::CrashPoint::kAttachmentClosed);
@@ -392,6 +393,14 @@ ExitKind Worker::exitKindNow() const {
   uint64_t calls = services_.options.privatePool ? completedCalls() : servedForgotten_;
   for (const auto& [client, attachment] : attachments_) calls += attachment.servedCalls();
   return calls > 0 ? ExitKind::kAfterCall : ExitKind::kBeforeFirstCall;
+}
+
+bool Worker::ranCodeOfOthers(ClientId client) const {
+  const auto isOther = [&](ClientId each) { return each != client; };
+  return std::any_of(ranForgotten_.begin(), ranForgotten_.end(), isOther) ||
+         std::any_of(attachments_.begin(), attachments_.end(), [&](const auto& entry) {
+           return isOther(entry.first) && entry.second.ranCode();
+         });
 }
 
 uint64_t Worker::statusWord(size_t offset) const {

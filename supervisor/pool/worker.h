@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/lifeline.h"
@@ -149,11 +150,13 @@ class Worker {
   }
   /// Bytes of doorbell, status page and all channels.
   uint64_t sharedBytes() const;
-  /// Calls that this worker has completed. Untrusted, as the next five: the worker writes it.
+  /// Calls that this worker has completed. Untrusted, as the next six: the worker writes it.
   uint64_t completedCalls() const;
-  /// The kind of the exit, if the worker ended now. In a shared pool steps do not count as calls, see
-  /// Attachment::servedCalls().
+  /// The kind of the exit, if the worker ended now. In a shared pool steps do not count as calls,
+  /// see Attachment::servedCalls().
   ExitKind exitKindNow() const;
+  /// True if code of another client than this one has run in the worker, also of one that has left.
+  bool ranCodeOfOthers(ClientId client) const;
   /// The client whose call runs; 0 if none does.
   uint64_t runningClient() const;
   /// How long that call has run, to within a few milliseconds.
@@ -215,8 +218,9 @@ class Worker {
   std::map<ClientId, uint32_t> reports_;
   std::deque<ClientId> line_;  ///< clients whose attachments have unsent messages, in turn
   bool telling_ = false;
-  uint64_t callsOfForgotten_ = 0;  ///< completed calls of clients that are detached
-  uint64_t servedForgotten_ = 0;   ///< the same, of Attachment::servedCalls()
+  uint64_t callsOfForgotten_ = 0;    ///< completed calls of clients that are detached
+  uint64_t servedForgotten_ = 0;     ///< the same, of Attachment::servedCalls()
+  std::set<ClientId> ranForgotten_;  ///< two of those whose code ran: each other client differs
   std::map<std::string, uint64_t> forbiddenActs_;
   base::TimeLimit deadline_;
   base::TimeLimit stopLook_;

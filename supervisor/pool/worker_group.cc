@@ -240,6 +240,7 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
     const bool served = how.signal == 0 && how.exitCode == ipc::kServedWorkerExit;
     unfit_ += unfit && !lost->second.replaced ? 1 : 0;
     if (unfit || gaveUp) worker.blame(causeOf(how), lastLineOf(worker.crashLog()));
+    settleOrigin(worker, how, lost->second);
     if (!served) countAgainstMembers(worker, lost->second, how);
     // Logged by a later handler: a client's report of the cause may be the next message.
     services_.loop.post([self = self_.weak(), record = std::move(lost->second), how, served,

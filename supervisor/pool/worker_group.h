@@ -209,6 +209,7 @@ class WorkerGroup : private SlotTableEffects {
   // Quarantines: of slots, and of members whose code has ended workers.
   DeathOrigin originOf(const Worker& worker) const;
   void describeOrigin(const Worker& worker, DeathReport& report) const;
+  void settleOrigin(const Worker& worker, const ExitStatus& how, DeathReport& report) const;
   void countAgainstMembers(const Worker& worker, const DeathReport& report, const ExitStatus& how);
   void quarantine(GroupClient& member);
   void tellOwnQuarantine(GroupClient& member);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log/log.h"
+#include "supervisor/pool/death_cause.h"
 #include "supervisor/pool/worker_group.h"
 #include "supervisor/pool/worker_status.h"
 
@@ -62,6 +63,21 @@ void WorkerGroup::describeOrigin(const Worker& worker, DeathReport& report) cons
       (origin.model.empty() ? "code" : "model '" + origin.model + "'") + " of " +
       (member != nullptr ? member->describe()
                          : "client " + std::to_string(client.value) + ", which has left");
+}
+
+// Where code of other programs has run, a thread that it left may have ended the worker, whatever
+// ran then. So such a death counts only if the thread of the call crashed.
+void WorkerGroup::settleOrigin(const Worker& worker, const ExitStatus& how,
+                               DeathReport& report) const {
+  const std::vector<ClientId>& named = report.origin.clients;
+  const auto isSharedWithOthers = [&](ClientId client) { return worker.ranCodeOfOthers(client); };
+  if (std::none_of(named.begin(), named.end(), isSharedWithOthers)) return;
+  const bool crashed =
+      worker.deathCause() == DeathCause::kUnknown && causeOf(how) == DeathCause::kCrash;
+  if (report.origin.kind == Kind::kCall && crashed && crashedInCall(worker.crashLog())) return;
+  std::erase_if(report.suspects, isSharedWithOthers);
+  if (report.origin.kind == Kind::kInvalid) return;
+  report.whose += "; code of other programs had run in it, too, so it may have been theirs";
 }
 
 void WorkerGroup::countAgainstMembers(const Worker& worker, const DeathReport& report,

@@ -37,6 +37,21 @@ class DiesAtUnload:
 def dies_at_unload():
     return DiesAtUnload()
 
+# One for all programs: modules of files are shared in a worker.
+WAITS = threading.Event()
+
+def leaves_a_bomb():
+    def explode():
+        WAITS.wait()
+        os.abort()
+    return lambda: threading.Thread(target=explode).start()
+
+def waits():
+    def call():
+        WAITS.set()
+        threading.Event().wait(5)
+    return call
+
 def dies_when_made():
     os.abort()
 
@@ -236,3 +251,29 @@ def test_a_session_that_crashes_after_a_call_puts_its_program_in_no_quarantine(
                 session(2)
 
         assert deaths_until_refused(crash) is None, (tmp_path / "log").read_text()[-5000:]
+
+
+def test_a_program_is_in_no_quarantine_for_a_thread_that_another_program_left(
+    address: str, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(MODELS)
+    with isopool.Pool(2, address=address) as hostile, isopool.Pool(1, address=address) as innocent:
+        bomb = hostile.load(f"{file}:leaves_a_bomb")
+        waits = innocent.load(f"{file}:waits")
+
+        # Each bomb goes off during a call of the innocent program.
+        def lose() -> None:
+            end = time.monotonic() + PATIENCE
+            while time.monotonic() < end:
+                try:
+                    bomb.call_on_all()
+                    break
+                except isopool.WorkerLost:  # the one that died is still being replaced
+                    pass
+            waits()
+
+        assert deaths_until_refused(lose) is None, (tmp_path / "log").read_text()[-5000:]
+    log = (tmp_path / "log").read_text()
+    assert "; code of other programs had run in it, too, so it may have been theirs" in log, log[-5000:]
+    assert "no further worker" not in log, log[-5000:]

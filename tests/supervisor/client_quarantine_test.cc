@@ -98,6 +98,55 @@ TEST(ClientQuarantine, IsNotForAProgramThatCompletesCallsInBetween) {
   EXPECT_TRUE(client->quarantines().empty());
 }
 
+// Ends workers with calls of `caller`, each in a worker where a call of `other` has run, until the
+// caller is refused or has ended as many workers as three limits of kSmall. Returns true if it is
+// refused.
+bool isRefusedFor(const std::string& command, ControlClient& caller, ControlClient& other) {
+  for (int i = 0; i < 9; ++i) {
+    const auto serves = [](ControlClient& client) {
+      const uint64_t worker = client.serving(1, 0);
+      return worker != 0 && !client.worker(worker).died;
+    };
+    const bool served =
+        caller.waitFor([&] { return !caller.quarantines().empty() || serves(caller); });
+    if (!caller.quarantines().empty()) return true;
+    const uint64_t worker = caller.serving(1, 0);
+    if (!served || !other.waitFor([&] { return other.serving(1, 0) == worker; })) {
+      ADD_FAILURE() << "no worker serves both programs";
+      return false;
+    }
+    EXPECT_EQ(other.call(worker, "x"), "x");
+    caller.post(worker, command);
+    EXPECT_TRUE(caller.waitFor(
+        [&] { return caller.worker(worker).died || !caller.quarantines().empty(); }));
+  }
+  return !caller.quarantines().empty();
+}
+
+// The other program may have left a thread that ended the worker.
+TEST(ClientQuarantine, IsNotForDeathsThatMayBeOfAnotherProgramsCode) {
+  for (const char* command : {"!exit 3", "!crash thread"}) {
+    SharedSupervisor supervisor(kSmall);
+    const auto caller = supervisor.attachWithPool(1, "caller");
+    const auto other = supervisor.attachWithPool(1, "other");
+    EXPECT_FALSE(isRefusedFor(command, *caller, *other)) << supervisor.log();
+    EXPECT_TRUE(other->quarantines().empty());
+    EXPECT_EQ(supervisor.report().groups.at(0).clientQuarantines, 0u);
+    EXPECT_TRUE(has(supervisor.log(),
+                    "; code of other programs had run in it, too, so it may have been theirs"))
+        << supervisor.log();
+  }
+}
+
+TEST(ClientQuarantine, IsForCrashesInTheThreadOfACallAlsoWhereAnotherProgramsCodeRan) {
+  SharedSupervisor supervisor(kSmall);
+  const auto caller = supervisor.attachWithPool(1, "caller");
+  const auto other = supervisor.attachWithPool(1, "other");
+  EXPECT_TRUE(isRefusedFor("!crash call", *caller, *other)) << supervisor.log();
+  EXPECT_TRUE(other->quarantines().empty());
+  EXPECT_FALSE(has(supervisor.log(), "may have been theirs")) << supervisor.log();
+}
+
 TEST(ClientQuarantine, IsNotForAKillFromOutsideOfAnIdleWorker) {
   SharedSupervisor supervisor({"--workers", "1", "--spares", "1", "--restart-limit", "2"});
   const auto victim = supervisor.attachWithPool(1);

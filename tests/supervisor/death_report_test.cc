@@ -55,6 +55,28 @@ TEST(DeathReport, OfAWorkerThatRetiredSaysThatItIsReplaced) {
   EXPECT_EQ(textOf(report, 0), std::string(kDeath) + "; another worker had already replaced it");
 }
 
+TEST(CrashLog, ShowsACrashOfTheThreadOfTheCallOnlyIfPythonsLastThreadIsTheCurrentOne) {
+  const std::string fatal = "a line of the model\nFatal Python error: Segmentation fault\n\n";
+  const std::string current = "Current thread 0x00007f1 (most recent call first):\n";
+  const std::string other = "Thread 0x00007f2 (most recent call first):\n";
+  const std::string frame = "  File \"app.py\", line 3 in f\n";
+  const std::string modules = "\nExtension modules: numpy (total: 1)\n";
+  const auto shows = [](const std::string& text) {
+    const base::Fd log(::memfd_create("crash log", MFD_CLOEXEC));
+    EXPECT_EQ(::write(log.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    return supervisor::crashedInCall(log);
+  };
+  EXPECT_TRUE(shows(fatal + current + frame + modules));
+  EXPECT_TRUE(shows(fatal + other + frame + "\n" + current + frame + modules));
+  EXPECT_FALSE(shows(fatal + current + frame + "\n" + other + frame + modules));
+  EXPECT_FALSE(shows(fatal + other + frame));
+  EXPECT_FALSE(shows(fatal + current + "  Garbage-collecting\n" + frame));
+  EXPECT_FALSE(shows(fatal + current + frame + "...\n"));
+  // An earlier crash, of a process that user code forked.
+  EXPECT_FALSE(shows(fatal + current + frame + fatal + other + frame));
+  EXPECT_FALSE(shows(""));
+}
+
 TEST(CrashLog, HasALastLineThatCannotForgeALine) {
   const base::Fd log(::memfd_create("crash log", MFD_CLOEXEC));
   const auto append = [&](const std::string& text) {

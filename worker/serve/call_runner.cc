@@ -76,6 +76,7 @@ void CallRunner::run(ClientLink& channel) {
       return call_.withdraw(channel);
     }
     call_.countEarlier(channel);
+    if (!operation.traits.setsUp) channel.memory->end.noteCode();
     if (operation.traits.runsModel) sandbox_.beginCalls();
     operation.handler(call_, channel);
     return;

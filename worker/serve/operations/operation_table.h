@@ -13,6 +13,8 @@ namespace isopool::worker {
 /// What the worker must know about an operation besides its handler. Clients must know, too, which
 /// operations are preparations: so that is ipc::isPreparation().
 struct OperationTraits {
+  /// It prepares the worker and runs no code of the client.
+  bool setsUp = false;
   /// It runs a model: the sandbox must have reached its second stage, see Sandbox::beginCalls().
   bool runsModel = false;
   /// It makes an object that the client keeps in the worker: it is refused before it starts if the
@@ -34,9 +36,9 @@ namespace operations {
 /// All operations of the protocol; the index is the operation's number.
 inline constexpr OperationEntry kTable[] = {
     {ipc::Operation{0}, refuseUnknown},
-    {ipc::Operation::kPing, ping},
-    {ipc::Operation::kAssumeSlot, assumeSlot},
-    {ipc::Operation::kFindModules, findModules},
+    {ipc::Operation::kPing, ping, {.setsUp = true}},
+    {ipc::Operation::kAssumeSlot, assumeSlot, {.setsUp = true}},
+    {ipc::Operation::kFindModules, findModules, {.setsUp = true}},
     {ipc::Operation::kDefineObject, defineObject},
     {ipc::Operation::kForgetObject, forgetObject},
     {ipc::Operation::kCallObject, callObject, {.runsModel = true, .modelKeepsTensors = true}},
@@ -50,8 +52,8 @@ inline constexpr OperationEntry kTable[] = {
     {ipc::Operation::kCallHandle, callHandle, {.runsModel = true, .needsHandleRoom = true}},
     {ipc::Operation::kToValue, toValue},
     {ipc::Operation::kReleaseHandles, releaseHandles},
-    {ipc::Operation::kExtendPath, extendPath},
-    {ipc::Operation::kRegisterModule, registerModule},
+    {ipc::Operation::kExtendPath, extendPath, {.setsUp = true}},
+    {ipc::Operation::kRegisterModule, registerModule, {.setsUp = true}},
     {ipc::Operation::kPickle, pickle},
     {ipc::Operation::kFillMovable, fillMovable},
     {ipc::Operation::kDefineMovable, defineMovable},
