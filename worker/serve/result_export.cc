@@ -37,9 +37,10 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   OutputBlocks& output = channel.memory->output;
   if (void* block = output.allocateUnnoted(bytes)) return block;
   base::RunningTime waited;
+  const auto unanswered = [&] { return output.awaitsAnswer() && output.refusal().reason.empty(); };
   for (;;) {
     output.wantRoom(bytes);
-    const std::chrono::seconds limit = output.awaitsAnswer() ? kWaitForAnswer : kWaitForRoom;
+    const std::chrono::seconds limit = unanswered() ? kWaitForAnswer : kWaitForRoom;
     const bool over = waited.look(std::chrono::steady_clock::now()) >= limit;
     // No limit was met: to wait for returned results does not help.
     if (output.refusal().ofSystem || over || channel.detached) break;
@@ -66,7 +67,7 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   if (output.lacksAddressSpace()) {
     full += "the " + std::to_string(output.addressSpaceBytes()) +
             " bytes of its address space for them have no room for more. Release earlier results";
-  } else if (output.awaitsAnswer()) {
+  } else if (unanswered()) {
     full += "the supervisor has not answered within " + std::to_string(kWaitForAnswer.count()) +
             " seconds whether it may have more. Look whether the supervisor is stopped";
   } else {
