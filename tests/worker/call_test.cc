@@ -446,8 +446,11 @@ TEST_F(Call, AnErrorOfAnyLengthIsAnsweredThoughTheArenaIsFull) {
   other.defineProbe();
   const Answer held = other.probe("zeros", {15'000});
   ASSERT_EQ(held.status, Status::kValue);
-  const Answer answer =
-      other.probe("run", {"raise type('\u00e9' * 30000, (Exception,), {})('\u00e9' * 30000)"});
+  const uint64_t sequence = other.publishProbe(
+      "run", {"raise type('\u00e9' * 30000, (Exception,), {})('\u00e9' * 30000)"});
+  const auto request = ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
+  worker->send(ipc::RefuseOutputSegment{request.client, "the limit is reached"});
+  const Answer answer = other.receive(sequence);
   ASSERT_EQ(answer.status, Status::kPythonError);
   EXPECT_EQ(answer.error[0].substr(0, 2), "\xc3\xa9");
   EXPECT_EQ(answer.error[0].size() % 2, 0u) << "half a character";
