@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that has no free file descriptor: it can't receive what its supervisor sends with one, a
-// further segment for results or a new worker. It must not judge its workers by what it has not
+// A program that has no free file descriptor: it can't receive what its supervisor sends with one,
+// a further segment for results or a new worker. It must not judge its workers by what it has not
 // read, and its calls end.
 #include <signal.h>
 #include <sys/resource.h>

@@ -191,9 +191,8 @@ TEST(SupervisorDeath, WhileItIsOnlyStoppedAResultThatNeedsMoreMemoryWaits) {
   const pid_t supervisor = pool.tree().supervisor();
   ASSERT_EQ(::kill(supervisor, SIGSTOP), 0);
   constexpr int64_t kNumbers = 3'000'000;
-  auto call = std::async(std::launch::async, [&] {
-    return pool.subject().tensor("zeros", {kNumbers}).numel();
-  });
+  auto call = std::async(std::launch::async,
+                         [&] { return pool.subject().tensor("zeros", {kNumbers}).numel(); });
   // Longer than a result waits for room at a limit.
   EXPECT_EQ(call.wait_for(milliseconds(3000)), std::future_status::timeout);
   ASSERT_EQ(::kill(supervisor, SIGCONT), 0);
