@@ -35,7 +35,8 @@
 ///            array [tag, ...]: tag of ValueTag. Lists and dicts contain their elements' types,
 ///            which may be Any. The deepest nesting is 64
 ///   storage  array [kind, ...] of StorageKind
-/// report [[[call, version, times]...], [version...], [[call, version]...]]: InputReport's lists
+///   report   [[[call, version, times]...], [version...], [[call, version]...]]: the lists of
+///            InputReport
 namespace isopool::ipc {
 
 inline constexpr int8_t kTensorExtension = 1;
