@@ -140,6 +140,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// not why it threw.
   bool awaitNextConnection(const WorkerLink& channel, const Deadline& deadline,
                            CancellationToken* cancellation = nullptr);
+  /// Call while SupervisorLost is handled that such a use of `channel` has thrown, whether the
+  /// channel has ended or not. Returns if the use may be made again; else throws SupervisorLost.
+  void awaitRetry(const WorkerLink& channel, const Deadline& deadline);
   /// Chooses the slot for a new session: the one whose worker is the least occupied, and among
   /// equals the one with the fewest users. The session counts as its user until releaseUser(). The
   /// slot may have no worker now, see liveChannel(). Does not wait. Throws what check() throws.

@@ -239,12 +239,7 @@ bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
     pool.checkForRetry(channel);
     return false;
   } catch (const SupervisorLost&) {
-    if (!pool.reconnects()) throw;
-    if (channel.dead()) {
-      pool.check();
-    } else if (!pool.awaitNextConnection(channel, deadline_)) {
-      throw;
-    }
+    pool.awaitRetry(channel, deadline_);
     return false;
   }
 }

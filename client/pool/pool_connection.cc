@@ -108,6 +108,12 @@ bool Pool::awaitNextConnection(const WorkerLink& channel, const Deadline& deadli
   });
 }
 
+void Pool::awaitRetry(const WorkerLink& channel, const Deadline& deadline) {
+  if (!reconnects()) throw;
+  if (channel.dead()) return check();
+  if (!awaitNextConnection(channel, deadline)) throw;
+}
+
 bool Pool::awaitConnectionAfter(const SupervisorConnection& former) {
   const base::WithoutCancellation complete;
   base::MutexLock lock(mutex_);

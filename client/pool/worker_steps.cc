@@ -91,12 +91,7 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
       if (!channel->dead() || isLastLoss(death, lost)) throw;
       pool->addUser(*slot);
     } catch (const SupervisorLost&) {
-      if (!pool->reconnects()) throw;
-      if (channel->dead()) {
-        pool->check();
-      } else if (!pool->awaitNextConnection(*channel, deadline)) {
-        throw;
-      }
+      pool->awaitRetry(*channel, deadline);
       pool->addUser(*slot);
     }
   }
