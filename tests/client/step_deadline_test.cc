@@ -20,6 +20,12 @@ CallOptions within(milliseconds time) {
   return options;
 }
 
+CallOptions runningFor(milliseconds time) {
+  CallOptions options;
+  options.runTime = time;
+  return options;
+}
+
 // Every name blocks when it is used, until the gate opens.
 const char* const kBlocking = R"(
 import os
@@ -79,6 +85,14 @@ class StepDeadline : public ::testing::Test {
     manager_.registerModuleSource("blocks_when_imported", "import blocking\nblocking.block()\n");
   }
 
+  /// A call that occupies the worker until the gate opens.
+  std::future<Obj> occupy(InterpreterSession& session) {
+    auto occupied = std::async(std::launch::async, [waiting = session.global("blocking", "block")] {
+      return waiting(at::ArrayRef<Obj>());
+    });
+    EXPECT_EQ(gate_.arrival(), process());
+    return occupied;
+  }
   pid_t process() { return manager_.allInstances()[0].processId().value_or(-1); }
   /// Loading slow_to_load.pkl waits at the gate.
   void registerLoading() {
@@ -135,16 +149,13 @@ TEST_P(EachOperation, ThatRunsPastItsDeadlineEndsAndItsWorkerIsReplaced) {
 }
 
 TEST_F(StepDeadline, TheRunTimeOfAStepOfAnObjDoesNotCountItsWait) {
-  CallOptions limited;
-  limited.runTime = milliseconds(200);
   const pid_t worker = process();
   InterpreterSession session = manager_.acquireOne();
   const Obj object = blockingObj(session);
   InterpreterSession other = manager_.acquireOne();
-  const Obj waiting = other.global("blocking", "block");
-  auto occupied = std::async(std::launch::async, [&] { return waiting(at::ArrayRef<Obj>()); });
-  EXPECT_EQ(gate_.arrival(), worker);
-  auto limitedStep = std::async(std::launch::async, [&] { return object.call({}, {}, limited); });
+  auto occupied = occupy(other);
+  auto limitedStep = std::async(std::launch::async,
+                                [&] { return object.call({}, {}, runningFor(milliseconds(200))); });
   EXPECT_EQ(limitedStep.wait_for(milliseconds(400)), std::future_status::timeout);
   gate_.open();
   occupied.get();
@@ -153,12 +164,11 @@ TEST_F(StepDeadline, TheRunTimeOfAStepOfAnObjDoesNotCountItsWait) {
 }
 
 TEST_F(StepDeadline, TheRunTimeOfAStepOfAnObjLimitsIt) {
-  CallOptions limited;
-  limited.runTime = milliseconds(200);
   const pid_t worker = process();
   InterpreterSession session = manager_.acquireOne();
   const Obj object = blockingObj(session);
-  expectOverdue([&] { (void)object.call({}, {}, limited); }, /*started=*/true);
+  expectOverdue([&] { (void)object.call({}, {}, runningFor(milliseconds(200))); },
+                /*started=*/true);
   EXPECT_EQ(gate_.arrival(), worker);
   EXPECT_TRUE(waitUntilDead(worker, kPatience));
 }
@@ -168,9 +178,7 @@ TEST_P(EachOperation, ThatWaitsPastItsDeadlineIsWithdrawnAndTheWorkerLives) {
   InterpreterSession session = manager_.acquireOne();
   const auto use = GetParam().prepare(manager_, session);
   InterpreterSession other = manager_.acquireOne();
-  const Obj waiting = other.global("blocking", "block");
-  auto occupied = std::async(std::launch::async, [&] { return waiting(at::ArrayRef<Obj>()); });
-  EXPECT_EQ(gate_.arrival(), worker);
+  auto occupied = occupy(other);
   expectOverdue([&] { use(within(milliseconds(200))); }, /*started=*/false);
   gate_.open();
   occupied.get();
