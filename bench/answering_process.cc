@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/parent_death.h"
 #include "base/system_call.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
@@ -91,12 +91,13 @@ AnsweringProcess::AnsweringProcess() {
   memory_ = ipc::Mapping(page, ipc::kPageBytes);
   rings_ = new (page) Rings;
   static_assert(sizeof(Rings) <= ipc::kPageBytes);
+  const pid_t self = ::getpid();
   other_ = base::checkSystemCall(::fork(), "fork");
   if (other_ > 0) {
     end_ = std::make_unique<End>(rings_->questions, rings_->answers);
     return;
   }
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  base::endWithParent(self);
   for (End end(rings_->answers, rings_->questions);;) {
     end.receive(rings_->spins.load(std::memory_order_relaxed), {});
     end.send();

@@ -3,11 +3,12 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <stdexcept>
+
+#include "base/parent_death.h"
 
 namespace bench {
 
@@ -15,11 +16,12 @@ ChildProcess::ChildProcess(const std::vector<std::string>& words, const std::str
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  const pid_t self = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("can't start " + words[0]);
   if (pid_ > 0) return;
   // The child ends with this process, also if this process is killed.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  isopool::base::endWithParent(self);
   ::dup2(::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDOUT_FILENO);
   ::execv(arguments[0], arguments.data());
   ::_exit(127);

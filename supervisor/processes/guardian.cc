@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/close_descriptors.h"
+#include "base/parent_death.h"
 #include "base/procfs.h"
 #include "base/system_call.h"
 #include "ipc/control/frame.h"
@@ -377,9 +378,7 @@ base::Fd continueUnderForegroundGuardian(const std::string& folders,
     for (const std::string& each : watching.folders()) removeLeftovers(each);
     ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
   }
-  base::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
-  // The guardian may have died before prctl().
-  if (::getppid() != guardian) ::_exit(128 + SIGKILL);
+  base::endWithParent(guardian);
   base::checkSystemCall(::setsid(), "setsid");
   const sigset_t handled = handledSignals();
   ::sigprocmask(SIG_SETMASK, &handled, nullptr);

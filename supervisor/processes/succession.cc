@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 #include <iterator>
 
 #include "base/close_descriptors.h"
+#include "base/parent_death.h"
 #include "base/system_call.h"
 
 namespace isopool::supervisor {
@@ -92,9 +92,7 @@ pid_t SupervisorProgram::start(const std::vector<base::Fd>& streams, const Inher
   const pid_t guardian = ::getpid();
   const pid_t successor = base::checkSystemCall(::fork(), "fork");
   if (successor != 0) return successor;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The guardian may have died before prctl().
-  if (::getppid() != guardian) ::_exit(128 + SIGKILL);
+  base::endWithParent(guardian);
   ::setsid();
   placeDescriptors(numbers);
   ::setenv(kVariable, inheritance.folders.c_str(), 1);

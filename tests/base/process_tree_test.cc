@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <array>
 #include <functional>
 
+#include "base/parent_death.h"
 #include "base/system_call.h"
 
 namespace isopool::base {
@@ -52,10 +52,11 @@ class Child {
 };
 
 pid_t forkOne(bool ends = false) {
+  const pid_t self = ::getpid();
   const pid_t child = ::fork();
   if (child != 0) return child;
   if (ends) ::_exit(0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  endWithParent(self);
   for (;;) ::pause();
 }
 

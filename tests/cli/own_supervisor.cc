@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/parent_death.h"
 #include "base/system_call.h"
 #include "base/unix_address.h"
 #include "cli/supervisor_link.h"
@@ -75,10 +75,11 @@ OwnSupervisor::OwnSupervisor(std::vector<std::string> flags, std::string address
   }
   const std::vector<char*> arguments = pointersTo(words);
   const std::vector<char*> environment = pointersTo(variables);
+  const pid_t self = ::getpid();
   guardian_ = ::fork();
   if (guardian_ == 0) {
     // This process becomes the guardian, whose death ends all processes of the supervisor.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    base::endWithParent(self);
     ::execve(ISOPOOLD, arguments.data(), environment.data());
     ::_exit(127);
   }

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +19,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/parent_death.h"
 #include "base/system_call.h"
 #include "tests/cli/own_supervisor.h"
 
@@ -190,9 +190,10 @@ CommandOnTerminal::CommandOnTerminal(std::vector<std::string> arguments,
   theirs_ = base::Fd(theirs);
   ::fcntl(ours, F_SETFD, FD_CLOEXEC);
   ::tcgetattr(theirs, &before_);
+  const pid_t self = ::getpid();
   processId_ = ::fork();
   if (processId_ == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    base::endWithParent(self);
     ::login_tty(theirs);
     ::execve(argumentPointers[0], argumentPointers.data(), environment.data());
     ::_exit(127);

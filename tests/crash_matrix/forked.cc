@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,6 +11,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/parent_death.h"
 #include "base/system_call.h"
 #include "testing/process_mark.h"
 
@@ -19,10 +19,11 @@ namespace isopool::tests {
 
 Forked::Forked(const std::function<void()>& life) {
   std::fflush(nullptr);
+  const pid_t self = ::getpid();
   pid_ = base::checkSystemCall(::fork(), "fork");
   if (pid_ != 0) return;
   // The kernel kills the child if the test crashes or is stopped.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  base::endWithParent(self);
   // Failures from before the fork belong to the parent.
   const bool failedBefore = ::testing::Test::HasFailure();
   int code = 0;

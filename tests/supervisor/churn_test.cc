@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
 
+#include "base/parent_death.h"
 #include "ipc/control/client_messages.h"
 #include "tests/supervisor/shared_supervisor.h"
 
@@ -30,10 +30,11 @@ void sayHello(ControlClient& client) {
 /// Starts a process that exits with the value that `body` returns. The kernel kills it if this
 /// process ends.
 pid_t startProcess(const std::function<int()>& body) {
+  const pid_t self = ::getpid();
   const pid_t process = ::fork();
   EXPECT_GE(process, 0);
   if (process != 0) return process;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  base::endWithParent(self);
   int code = 1;
   try {
     code = body();

@@ -7,7 +7,6 @@
 #include <pty.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -20,6 +19,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "base/parent_death.h"
 #include "base/unix_address.h"
 #include "supervisor/processes/detach.h"
 #include "supervisor/processes/service_manager.h"
@@ -346,9 +346,10 @@ TEST(ForegroundGuardian, ReapsChildrenThatItHasNotStarted) {
   base::Fd output(ends[1]);
   const pid_t guardian = ::fork();
   if (guardian == 0) {
+    const pid_t self = ::getpid();
     const pid_t stranger = ::fork();
     if (stranger == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      base::endWithParent(self);
       for (;;) ::pause();
     }
     detachStandalone();

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,6 +16,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/parent_death.h"
 #include "base/unix_address.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/memory/memory_object.h"
@@ -103,11 +103,12 @@ void SharedSupervisor::spawn(const std::function<void()>& inChild) {
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
   const std::string log = folder() + "/log";
+  const pid_t self = ::getpid();
   pid_ = ::fork();
   ASSERT_GE(pid_, 0);
   if (pid_ == 0) {
     // The kernel kills the supervisor if the test is killed.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    base::endWithParent(self);
     ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
     inChild();
     ::execve(arguments.front(), arguments.data(), environment.data());

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -20,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/parent_death.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/operator_messages.h"
 #include "tests/supervisor/shared_supervisor.h"
@@ -52,11 +52,12 @@ class Crowd {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     answers_ = base::Fd(ends[0]);
+    const pid_t self = ::getpid();
     for (size_t i = 0; i < count; ++i) {
       const pid_t program = ::fork();
       EXPECT_GE(program, 0);
       if (program == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        base::endWithParent(self);
         const auto client = supervisor.attachWithPool(2, "one of many");
         const bool whole = client->workers().size() >= 2 && !testing::Test::HasFailure();
         [[maybe_unused]] ssize_t done = ::write(ends[1], whole ? "y" : "n", 1);

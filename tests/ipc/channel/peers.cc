@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/parent_death.h"
 #include "base/system_call.h"
 #include "ipc/channel/liveness_word.h"
 
@@ -59,10 +59,11 @@ Peer::Peer(PeerKind kind, std::function<void()> life) {
     thread_ = std::thread(std::move(life));
     return;
   }
+  const pid_t self = ::getpid();
   pid_ = base::checkSystemCall(::fork(), "fork");
   if (pid_ == 0) {
     // The kernel kills the child if the test crashes or is stopped.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    base::endWithParent(self);
     life();
     ::_exit(0);
   }
