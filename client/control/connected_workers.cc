@@ -125,6 +125,11 @@ void ConnectedWorkers::assign(const ipc::AssignWorker& message) {
   const auto channel = channelOf(message.epoch);
   const auto pool = poolOf(message.pool);
   if (!channel || !pool) return;
+  {
+    // This process may have left the worker before.
+    base::MutexLock lock(mutex_);
+    retired_.erase(message.epoch);
+  }
   // One shared worker may serve several slots: the worker itself gets the number of the first one.
   if (!channel->place()) {
     channel->assume(message.pool, message.slot);
@@ -188,6 +193,7 @@ void ConnectedWorkers::closed(uint64_t epoch) {
   {
     base::MutexLock lock(mutex_);
     channels_.erase(epoch);
+    retired_.erase(epoch);
   }
   changed_.notify_all();
 }

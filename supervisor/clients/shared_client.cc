@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/log/log.h"
@@ -172,7 +173,7 @@ void SharedClient::openPool(PoolId pool, uint32_t workers) {
   if (group_ != nullptr) throw ProtocolError("OpenPool a second time on one connection");
   pool_ = pool;
   group_ = &events_.groupFor(ownClass());
-  slotIndices_ = group_->leastUsedSlots(kSharedPool, workers);
+  slotIndices_ = group_->leastUsedSlots(kSharedPool, workers, id());
   group_->join(*this);
 }
 
@@ -293,8 +294,8 @@ bool SharedClient::uses(const Slot& slot) const {
 void SharedClient::slotsChanged() {
   const size_t all = group_->slotTable().slotsOf(kSharedPool).size();
   const std::vector<uint32_t> former = std::exchange(
-      slotIndices_,
-      rebalanced(slotIndices_, group_->leastUsedSlots(kSharedPool, static_cast<uint32_t>(all))));
+      slotIndices_, rebalanced(slotIndices_, group_->leastUsedSlots(
+                                                 kSharedPool, static_cast<uint32_t>(all), id())));
   const std::vector<Quarantine> quarantines =
       group_->slotTable().quarantinedSlots(services_.loop.now());
   for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
@@ -311,6 +312,10 @@ void SharedClient::slotsChanged() {
     } else if (attachment->usable()) {
       assign(own, worker->epoch());
     }
+  }
+  for (const uint32_t slot : std::set<uint32_t>(former.begin(), former.end())) {
+    Worker* worker = group_->serving(Slot{kSharedPool, slot});
+    if (worker != nullptr && !uses(Slot{kSharedPool, slot})) group_->leaveWorker(*worker, *this);
   }
 }
 
@@ -367,6 +372,7 @@ ipc::ReportedClient SharedClient::report() {
   entry.state = !welcomed() ? "greeting" : draining_ ? "draining" : paused_ ? "paused" : "attached";
   entry.slots = static_cast<uint32_t>(slotIndices_.size());
   if (group_ == nullptr) return entry;
+  if (entry.state == "attached" && group_->keptApart(id())) entry.state = "apart";
   if (const auto own = group_->quarantineOf(id())) {
     entry.state = "quarantined";
     entry.quarantineMilliseconds = static_cast<uint64_t>(own->duration.count());

@@ -14,9 +14,6 @@
 
 namespace isopool::supervisor {
 
-/// The one pool of a shared supervisor's group. A client calls some of its slots.
-inline constexpr base::PoolId kSharedPool{1};
-
 /// A client of a shared supervisor: a program, or an operator that requests reports and actions. A
 /// program joins the group of its class, calls some of the group's slots under the limits of one
 /// client, and leaves; its report about a worker is a hint. Contracts as for Client.

@@ -403,6 +403,14 @@ bool Worker::ranCodeOfOthers(ClientId client) const {
          });
 }
 
+std::set<ClientId> Worker::clientsThatRan() const {
+  std::set<ClientId> ran(ranForgotten_.begin(), ranForgotten_.end());
+  for (const auto& [client, attachment] : attachments_) {
+    if (attachment.ranCode()) ran.insert(client);
+  }
+  return ran;
+}
+
 uint64_t Worker::statusWord(size_t offset) const {
   uint64_t value = 0;
   const auto got = ::pread(statusPage_.get(), &value, sizeof value, static_cast<off_t>(offset));

@@ -157,6 +157,8 @@ class Worker {
   ExitKind exitKindNow() const;
   /// True if code of another client than this one has run in the worker, also of one that has left.
   bool ranCodeOfOthers(ClientId client) const;
+  /// The clients whose code has run in it, with at most two of those that have left it.
+  std::set<ClientId> clientsThatRan() const;
   /// The client whose call runs; 0 if none does.
   uint64_t runningClient() const;
   /// How long that call has run, to within a few milliseconds.

@@ -51,6 +51,8 @@ WorkerGroup::WorkerGroup(Services& services, std::string name, Events events)
                     .tooMuch = [this](Epoch epoch,
                                       const std::string& why) { memoryBeyondLimit(epoch, why); }}),
       holdEnd_(services.loop),
+      separation_(services.options.restart),
+      separationEnd_(services.loop),
       self_(this) {}
 
 WorkerGroup::~WorkerGroup() = default;
@@ -95,6 +97,7 @@ void WorkerGroup::end() {
   callWatch_.cancel();
   memoryWatch_.end();
   holdEnd_.cancel();
+  separationEnd_.cancel();
   for (const auto& [epoch, worker] : workers_) worker->kill();
 }
 
@@ -242,6 +245,7 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
     if (unfit || gaveUp) worker.blame(causeOf(how), lastLineOf(worker.crashLog()));
     settleOrigin(worker, how, lost->second);
     if (!served) countAgainstMembers(worker, lost->second, how);
+    if (!served && mayBeOfAnyClient(worker, lost->second, how)) separate(worker);
     // Logged by a later handler: a client's report of the cause may be the next message.
     services_.loop.post([self = self_.weak(), record = std::move(lost->second), how, served,
                          death = status ? status->name() : "not started",
@@ -429,6 +433,11 @@ void WorkerGroup::retireWorker(Epoch epoch) {
 void WorkerGroup::assignWorker(const Slot& slot, Epoch epoch) {
   serving_[keyOf(slot)] = epoch;
   for (const auto& [id, member] : members_) serveIfAttached(*member, slot, epoch);
+  // A spare has a channel to no member while members are kept apart.
+  Worker* worker = find(epoch);
+  if (separation_.active() && worker != nullptr && worker->stage() == Worker::Stage::kReady) {
+    for (const auto& [id, member] : members_) introduce(*worker, *member);
+  }
   ipc::reachCrashPoint(CrashPoint::kSpareAssigned);
   setTitle(epoch);
 }
@@ -467,9 +476,10 @@ void WorkerGroup::watchLives() {
   const Recycling& recycling = services_.options.recycling;
   const bool limited = recycling.calls != 0 || recycling.age.count() != 0 ||
                        recycling.memoryGrowth != 0 || recycling.memoryCap != 0;
-  const bool pursues = !retiring_.empty() || spareAwaited_;
+  const bool pursues = !retiring_.empty() || !left_.empty() || spareAwaited_;
   if (over_ || lifeWatch_.isSet() || (!limited && !pursues)) return;
-  base::Milliseconds period = retiring_.empty() ? kLifeWatchPeriod : kRetirementPeriod;
+  base::Milliseconds period =
+      retiring_.empty() && left_.empty() ? kLifeWatchPeriod : kRetirementPeriod;
   if (spareAwaited_) period = kSpareWaitPeriod;
   lifeWatch_.setAfter(period, [this] { checkLives(); });
 }
@@ -584,9 +594,43 @@ void WorkerGroup::watchCallTimes(bool continues) {
 void WorkerGroup::released(Epoch epoch, ClientId client) {
   const auto found = retiring_.find(epoch);
   if (found != retiring_.end()) found->second.released.insert(client);
+  // By now the worker may serve the member again.
+  if (left_.erase({epoch, client}) == 0 || found != retiring_.end()) return;
+  if (Worker* worker = find(epoch)) worker->detach(client);
+}
+
+void WorkerGroup::leaveWorker(Worker& worker, GroupClient& member) {
+  if (worker.attachment(member.id()) == nullptr) return;
+  left_[{worker.epoch(), member.id()}].look(services_.loop.now());
+  member.workerRetires(worker.epoch());
+  watchLives();
+}
+
+bool WorkerGroup::usesWorker(const GroupClient& member, Epoch epoch) const {
+  return std::any_of(serving_.begin(), serving_.end(), [&](const auto& entry) {
+    return entry.second == epoch &&
+           member.uses(Slot{PoolId(entry.first.first), entry.first.second});
+  });
+}
+
+// Until the worker ends, the member releases it or uses it again. A session may hold it for long.
+void WorkerGroup::pursueLeft() {
+  for (auto entry = left_.begin(); entry != left_.end();) {
+    const auto [epoch, client] = entry->first;
+    const auto time = entry->second.look(services_.loop.now());
+    Worker* worker = find(epoch);
+    const auto member = members_.find(client);
+    const bool over = worker == nullptr || worker->attachment(client) == nullptr ||
+                      member == members_.end() || retires(epoch) ||
+                      usesWorker(*member->second, epoch) ||
+                      time > services_.options.recycling.patience;
+    if (!over) member->second->workerRetires(epoch);
+    entry = over ? left_.erase(entry) : std::next(entry);
+  }
 }
 
 void WorkerGroup::pursueRetirements() {
+  pursueLeft();
   const base::Milliseconds patience = services_.options.recycling.patience;
   for (auto& [epoch, retirement] : retiring_) {
     const auto time = retirement.time.look(services_.loop.now());

@@ -17,11 +17,15 @@
 #include "supervisor/pool/group_totals.h"
 #include "supervisor/pool/life_span.h"
 #include "supervisor/pool/memory_watch.h"
+#include "supervisor/pool/separation.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/slot_table.h"
 #include "supervisor/pool/worker.h"
 
 namespace isopool::supervisor {
+
+/// The one pool of a shared supervisor's group. A client calls some of its slots.
+inline constexpr base::PoolId kSharedPool{1};
 
 /// The interface of a client to its group. The group calls it. A client must not leave the group
 /// within these calls, except within the last two.
@@ -110,9 +114,10 @@ class WorkerGroup : private SlotTableEffects {
   void introduce(Worker& worker, GroupClient& member);
   /// Ends all calls to this member, whether it has left or not.
   void forget(ClientId client);
-  /// The `count` slots of a pool that the fewest members use, without those in quarantine unless
-  /// all are. If these are fewer, they are repeated in turn.
-  std::vector<uint32_t> leastUsedSlots(base::PoolId pool, uint32_t count) const;
+  /// The `count` slots of a pool that the fewest members use, for this client: those that Separation
+  /// leaves it, without those in quarantine unless all are. If these are fewer, they are repeated in
+  /// turn.
+  std::vector<uint32_t> leastUsedSlots(base::PoolId pool, uint32_t count, ClientId client) const;
 
   /// Kills all workers and starts no more.
   void end();
@@ -150,8 +155,11 @@ class WorkerGroup : private SlotTableEffects {
   void blameReaped(base::Epoch epoch, const std::string& reason);
   /// Settings that can change at run time have changed.
   void settingsChanged();
-  /// The member no longer uses a retiring worker.
+  /// The member no longer uses a worker that retires, or that it has left.
   void released(base::Epoch epoch, ClientId client);
+  /// The member uses no slot of the worker any more: asks it to release the worker, and closes the
+  /// channel then.
+  void leaveWorker(Worker& worker, GroupClient& member);
 
   /// Workers lost, without those that retired.
   uint64_t restarts() const { return restarts_; }
@@ -173,6 +181,10 @@ class WorkerGroup : private SlotTableEffects {
   /// Nothing unless the member is in quarantine.
   std::optional<ClientHolds::ClientQuarantine> quarantineOf(ClientId client) const {
     return holds_.quarantineOf(client, services_.loop.now());
+  }
+  /// True while the member is kept on slots of its own, see Separation.
+  bool keptApart(ClientId client) const {
+    return separation_.isApart(client) || separation_.suspects().count(client) != 0;
   }
   /// Members in quarantine.
   uint64_t quarantinedClients() const { return holds_.quarantined(services_.loop.now()); }
@@ -211,6 +223,11 @@ class WorkerGroup : private SlotTableEffects {
   void describeOrigin(const Worker& worker, DeathReport& report) const;
   void settleOrigin(const Worker& worker, const ExitStatus& how, DeathReport& report) const;
   void countAgainstMembers(const Worker& worker, const DeathReport& report, const ExitStatus& how);
+  bool mayBeOfAnyClient(const Worker& worker, const DeathReport& report,
+                        const ExitStatus& how) const;
+  void separate(const Worker& worker);
+  void separationChanged();
+  void scheduleSeparationEnd();
   void quarantine(GroupClient& member);
   void tellOwnQuarantine(GroupClient& member);
   void scheduleHoldEnd();
@@ -232,6 +249,8 @@ class WorkerGroup : private SlotTableEffects {
   void memoryBeyondLimit(base::Epoch epoch, const std::string& why);
   void watchCallTimes(bool continues = false);
   void pursueRetirements();
+  void pursueLeft();
+  bool usesWorker(const GroupClient& member, base::Epoch epoch) const;
 
   Services& services_;
   const std::string name_;
@@ -244,6 +263,8 @@ class WorkerGroup : private SlotTableEffects {
   std::map<std::pair<uint32_t, uint32_t>, LastExit> lastExits_;
   std::map<base::Epoch, LifeSpan> lives_;
   std::map<base::Epoch, Retirement> retiring_;
+  /// Workers that a member has left and not released, and since when.
+  std::map<std::pair<base::Epoch, ClientId>, base::RunningTime> left_;
   std::map<base::Epoch, DeathReport> lost_;                // not reaped yet
   std::map<base::Epoch, std::shared_ptr<Worker>> reaped_;  // their deaths are not logged yet
   uint64_t restarts_ = 0;
@@ -260,6 +281,8 @@ class WorkerGroup : private SlotTableEffects {
   base::Timer callWatch_;
   MemoryWatch memoryWatch_;
   base::Timer holdEnd_;
+  Separation separation_;
+  base::Timer separationEnd_;
   CallTimes callTimes_{std::chrono::nanoseconds(0)};
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<WorkerGroup> self_;

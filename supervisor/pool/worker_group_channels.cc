@@ -43,6 +43,7 @@ void WorkerGroup::forget(ClientId client) {
   members_.erase(client);
   departing_.erase(client);
   holds_.forget(client);
+  if (separation_.forget(client) && !over_) separationChanged();
   for (const auto& [epoch, worker] : workers_) worker->forgetReports(client);
 }
 
@@ -54,14 +55,25 @@ GroupClient* WorkerGroup::memberOf(ClientId client) const {
   return nullptr;
 }
 
-std::vector<uint32_t> WorkerGroup::leastUsedSlots(PoolId pool, uint32_t count) const {
+std::vector<uint32_t> WorkerGroup::leastUsedSlots(PoolId pool, uint32_t count,
+                                                  ClientId client) const {
   std::vector<std::pair<size_t, uint32_t>> slots;  // members, index
   const std::vector<Quarantine> quarantines = slotTable_.quarantinedSlots(services_.loop.now());
-  const std::vector<Slot> all = slotTable_.slotsOf(pool);
+  std::vector<Slot> all = slotTable_.slotsOf(pool);
+  const auto isVacant = [&](const Slot& slot) {
+    return std::any_of(quarantines.begin(), quarantines.end(),
+                       [&](const Quarantine& each) { return each.slot == slot; });
+  };
+  const std::vector<uint32_t> own = separation_.slotsOf(client, all.size());
+  const auto isOwn = [&](const Slot& slot) {
+    return std::find(own.begin(), own.end(), slot.index) != own.end();
+  };
+  const bool ownServes = std::any_of(
+      all.begin(), all.end(), [&](const Slot& slot) { return isOwn(slot) && !isVacant(slot); });
+  if (ownServes) std::erase_if(all, [&](const Slot& slot) { return !isOwn(slot); });
+  const bool noneServes = std::all_of(all.begin(), all.end(), isVacant);
   for (const Slot& slot : all) {
-    const bool vacant = std::any_of(quarantines.begin(), quarantines.end(),
-                                    [&](const Quarantine& each) { return each.slot == slot; });
-    if (vacant && quarantines.size() < all.size()) continue;
+    if (!noneServes && isVacant(slot)) continue;
     const auto users = std::count_if(members_.begin(), members_.end(),
                                      [&](const auto& entry) { return entry.second->uses(slot); });
     slots.emplace_back(static_cast<size_t>(users), slot.index);
@@ -78,6 +90,8 @@ void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
   const std::optional<SlotTable::SlotAssignment> assignment =
       slotTable_.assignmentOf(worker.epoch());
   if (!assignment || (assignment->slot && !member.uses(*assignment->slot))) return;
+  // Objects that a member makes ahead of its calls are code of it that runs in the worker.
+  if (!assignment->slot && separation_.active()) return;
   if (holds_.isHeld(member.id(), services_.loop.now())) return;  // scheduleHoldEnd() does it later
   services_.stock.take([self = self_.weak(), epoch = worker.epoch(), id = member.id()](
                            ChannelMemory memory, const std::string& failure) {

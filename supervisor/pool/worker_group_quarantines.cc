@@ -99,6 +99,67 @@ void WorkerGroup::countAgainstMembers(const Worker& worker, const DeathReport& r
   scheduleHoldEnd();
 }
 
+// A death that is of no call, but perhaps of a thread that a client left. A SIGKILL may come from
+// outside, and the other causes are those of one call or of the supervisor.
+bool WorkerGroup::mayBeOfAnyClient(const Worker& worker, const DeathReport& report,
+                                   const ExitStatus& how) const {
+  if (over_ || services_.options.privatePool || report.replaced) return false;
+  const bool itself = worker.deathCause() == DeathCause::kUnknown;
+  switch (itself ? causeOf(how) : worker.deathCause()) {
+    case DeathCause::kCrash:
+      return report.origin.kind != Kind::kCall || !crashedInCall(worker.crashLog());
+    case DeathCause::kExit:
+    case DeathCause::kForbiddenCall:
+    case DeathCause::kSignal:
+    case DeathCause::kMemoryLimit:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void WorkerGroup::separate(const Worker& worker) {
+  std::set<ClientId> ran = worker.clientsThatRan();
+  std::erase_if(ran, [&](ClientId client) { return members_.count(client) == 0; });
+  const size_t slots = slotTable_.slotsOf(kSharedPool).size();
+  if (separation_.died(ran, slots, services_.loop.now())) separationChanged();
+  scheduleSeparationEnd();
+}
+
+void WorkerGroup::separationChanged() {
+  const size_t slots = slotTable_.slotsOf(kSharedPool).size();
+  std::string text;
+  for (const auto& [id, member] : members_) {
+    if (!keptApart(id)) continue;
+    text += text.empty() ? "" : "; ";
+    text += member->describe() + " on worker";
+    const char* separator = " ";
+    for (const uint32_t slot : separation_.slotsOf(id, slots)) {
+      text += std::exchange(separator, ", ") + std::to_string(slot);
+    }
+  }
+  base::log(base::LogLevel::kWarning,
+            !separation_.active()
+                ? describe(kSharedPool) + ": all programs call all workers again"
+                : "workers ended, and code of several programs had run in them that may have "
+                  "caused it: until " +
+                      std::to_string(services_.options.restart.quarantine.count()) +
+                      " ms have passed without such a death (ISOPOOL_QUARANTINE), programs are "
+                      "kept apart: " +
+                      text);
+  slotsOfMembersChanged();
+  if (!separation_.active()) introduceMissing();
+}
+
+void WorkerGroup::scheduleSeparationEnd() {
+  const std::optional<base::TimePoint> next = separation_.nextTick();
+  if (!next) return separationEnd_.cancel();
+  separationEnd_.setAt(*next, [this] {
+    if (separation_.tick(services_.loop.now())) separationChanged();
+    scheduleSeparationEnd();
+  });
+}
+
 // It keeps the workers on which it has completed calls: they have shown that they can serve it.
 void WorkerGroup::quarantine(GroupClient& member) {
   const std::optional<ClientHolds::ClientQuarantine> own = quarantineOf(member.id());

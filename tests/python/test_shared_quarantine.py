@@ -37,20 +37,11 @@ class DiesAtUnload:
 def dies_at_unload():
     return DiesAtUnload()
 
-# One for all programs: modules of files are shared in a worker.
-WAITS = threading.Event()
-
 def leaves_a_bomb():
-    def explode():
-        WAITS.wait()
-        os.abort()
-    return lambda: threading.Thread(target=explode).start()
+    return lambda: threading.Timer(0.3, os.abort).start()
 
-def waits():
-    def call():
-        WAITS.set()
-        threading.Event().wait(5)
-    return call
+def is_slow():
+    return lambda: threading.Event().wait(1)
 
 def dies_when_made():
     os.abort()
@@ -253,27 +244,38 @@ def test_a_session_that_crashes_after_a_call_puts_its_program_in_no_quarantine(
         assert deaths_until_refused(crash) is None, (tmp_path / "log").read_text()[-5000:]
 
 
-def test_a_program_is_in_no_quarantine_for_a_thread_that_another_program_left(
+def test_a_program_whose_threads_end_workers_is_kept_apart_and_no_other_is_in_quarantine(
     address: str, tmp_path: pathlib.Path
 ) -> None:
     file = tmp_path / "app.py"
     file.write_text(MODELS)
-    with isopool.Pool(2, address=address) as hostile, isopool.Pool(1, address=address) as innocent:
-        bomb = hostile.load(f"{file}:leaves_a_bomb")
-        waits = innocent.load(f"{file}:waits")
+    over = threading.Event()
+    with isopool.Pool(2, address=address) as hostile, isopool.Pool(2, address=address) as innocent:
 
-        # Each bomb goes off during a call of the innocent program.
-        def lose() -> None:
-            end = time.monotonic() + PATIENCE
-            while time.monotonic() < end:
+        def attack() -> None:
+            while not over.is_set():
                 try:
-                    bomb.call_on_all()
-                    break
-                except isopool.WorkerLost:  # the one that died is still being replaced
+                    hostile.load(f"{file}:leaves_a_bomb").call_on_all()  # answers, and its worker ends afterwards
+                except isopool.Error:
                     pass
-            waits()
 
-        assert deaths_until_refused(lose) is None, (tmp_path / "log").read_text()[-5000:]
+        attacker = threading.Thread(target=attack)
+        attacker.start()
+        try:
+            lost, in_a_row = 0, 0
+            end = time.monotonic() + 2 * PATIENCE
+            while in_a_row < 6 and time.monotonic() < end:
+                try:
+                    innocent.load(f"{file}:is_slow")()
+                    in_a_row += 1
+                except isopool.WorkerLost:
+                    lost, in_a_row = lost + 1, 0
+        finally:
+            over.set()
+            attacker.join()
     log = (tmp_path / "log").read_text()
+    print(f"{lost} workers lost")
+    assert in_a_row == 6, log[-5000:]
     assert "; code of other programs had run in it, too, so it may have been theirs" in log, log[-5000:]
+    assert "ms have passed without such a death (ISOPOOL_QUARANTINE), programs are kept apart: " in log, log[-5000:]
     assert "no further worker" not in log, log[-5000:]

@@ -5,6 +5,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <memory>
+#include <set>
 
 #include "tests/supervisor/shared_supervisor.h"
 
@@ -136,6 +138,114 @@ TEST(ClientQuarantine, IsNotForDeathsThatMayBeOfAnotherProgramsCode) {
                     "; code of other programs had run in it, too, so it may have been theirs"))
         << supervisor.log();
   }
+}
+
+/// Two programs on two workers. The code of one ends workers by a thread that is not the one of a
+/// call, so that the death does not show whose code it was.
+class TwoPrograms : public testing::Test {
+ protected:
+  explicit TwoPrograms(const std::string& quarantine = "60s")
+      : supervisor_({"--workers", "2", "--spares", "1", "--quarantine", quarantine}),
+        crasher_(supervisor_.attachWithPool(2, "crasher")),
+        innocent_(supervisor_.attachWithPool(2, "innocent")) {}
+
+  static bool serves(ControlClient& client, uint64_t worker) {
+    return worker != 0 && client.worker(worker).end != nullptr && !client.worker(worker).died;
+  }
+  static std::set<uint64_t> workersOf(ControlClient& client) {
+    return {client.serving(1, 0), client.serving(1, 1)};
+  }
+  std::string stateOf(const std::string& name) {
+    return clientNamed(supervisor_.report(), name)->state;
+  }
+  /// Completes a call of the crasher in its worker, then the crasher ends it. `together`: a call of
+  /// the innocent program has run there, too.
+  void crashOnce(bool together = false) {
+    const uint64_t worker = crasher_->serving(1, 0);
+    ASSERT_TRUE(crasher_->waitFor([&] { return serves(*crasher_, worker); }));
+    ASSERT_EQ(crasher_->call(worker, "x"), "x");
+    if (together) {
+      ASSERT_TRUE(innocent_->waitFor([&] { return workersOf(*innocent_).count(worker) != 0; }));
+      ASSERT_EQ(innocent_->call(worker, "y"), "y");
+    }
+    crasher_->post(worker, "!crash thread");
+    ASSERT_TRUE(crasher_->waitFor([&] {
+      return crasher_->worker(worker).died && crasher_->serving(1, 0) != worker;
+    })) << supervisor_.log();
+  }
+  void crashUntilApart() {
+    for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(crashOnce(/*together=*/true));
+    // In a worker that was started before, code of both may have run.
+    for (int i = 0; i < 5 && stateOf("innocent") != "attached"; ++i) crashOnce();
+    EXPECT_EQ(stateOf("innocent"), "attached") << supervisor_.log();
+    ASSERT_EQ(stateOf("crasher"), "apart") << supervisor_.log();
+    ASSERT_TRUE(innocent_->waitFor([&] {
+      return innocent_->serving(1, 0) == innocent_->serving(1, 1) &&
+             workersOf(*crasher_).count(innocent_->serving(1, 0)) == 0 &&
+             serves(*innocent_, innocent_->serving(1, 0));
+    })) << supervisor_.log();
+  }
+
+  SharedSupervisor supervisor_;
+  std::unique_ptr<ControlClient> crasher_;
+  std::unique_ptr<ControlClient> innocent_;
+};
+
+TEST_F(TwoPrograms, AreKeptApartIfOneEndsWorkersInWhichTheOthersCodeRan) {
+  ASSERT_NO_FATAL_FAILURE(crashUntilApart());
+  const uint64_t worker = innocent_->serving(1, 0);
+  for (int i = 0; i < 10; ++i) ASSERT_NO_FATAL_FAILURE(crashOnce());
+  EXPECT_EQ(innocent_->call(worker, "served"), "served") << "no worker of it has ended";
+  EXPECT_TRUE(innocent_->quarantines().empty());
+  EXPECT_TRUE(has(supervisor_.log(), "programs are kept apart: client ")) << supervisor_.log();
+  // A program that comes later is no suspect.
+  const auto late = supervisor_.attachWithPool(2, "late");
+  EXPECT_EQ(workersOf(*late), workersOf(*innocent_));
+}
+
+TEST_F(TwoPrograms, UseAllWorkersAgainWhenTheOneThatWasApartHasLeft) {
+  ASSERT_NO_FATAL_FAILURE(crashUntilApart());
+  crasher_.reset();
+  EXPECT_TRUE(innocent_->waitFor([&] { return workersOf(*innocent_).size() == 2; }))
+      << supervisor_.log();
+  for (const uint64_t worker : workersOf(*innocent_)) {
+    EXPECT_EQ(innocent_->call(worker, "served"), "served");
+  }
+  EXPECT_TRUE(has(supervisor_.log(), "all programs call all workers again"));
+}
+
+class TwoProgramsForAShortTime : public TwoPrograms {
+ protected:
+  TwoProgramsForAShortTime() : TwoPrograms("700ms") {}
+};
+
+TEST_F(TwoProgramsForAShortTime, UseAllWorkersAgainAfterATimeWithoutADeath) {
+  ASSERT_NO_FATAL_FAILURE(crashUntilApart());
+  ASSERT_TRUE(supervisor_.waitForReport([](const ipc::Report& report) {
+    return clientNamed(report, "crasher")->state == "attached";
+  }));
+  for (ControlClient* client : {crasher_.get(), innocent_.get()}) {
+    client->statistics();  // behind all messages up to the end
+    EXPECT_TRUE(client->waitFor([&] { return workersOf(*client).size() == 2; }))
+        << supervisor_.log();
+    for (const uint64_t worker : workersOf(*client)) {
+      EXPECT_EQ(client->call(worker, "served"), "served");
+    }
+  }
+}
+
+// Its calls and sessions there go on until it releases the worker.
+TEST_F(TwoPrograms, AreAskedToReleaseTheWorkerThatTheyLeave) {
+  const uint64_t left = crasher_->serving(1, 1);
+  ASSERT_NO_FATAL_FAILURE(crashUntilApart());
+  ASSERT_TRUE(crasher_->waitFor([&] { return !crasher_->retired().empty(); }));
+  EXPECT_EQ(crasher_->retired().front(), left);
+  EXPECT_EQ(crasher_->call(left, "still served"), "still served");
+  crasher_->send(ipc::WorkerReleased{left});
+  EXPECT_TRUE(crasher_->waitFor([&] {
+    const std::vector<uint64_t>& closed = crasher_->closedChannels();
+    return std::find(closed.begin(), closed.end(), left) != closed.end();
+  })) << supervisor_.log();
 }
 
 TEST(ClientQuarantine, IsForCrashesInTheThreadOfACallAlsoWhereAnotherProgramsCodeRan) {
