@@ -106,6 +106,21 @@ TEST_F(Kept, ANewInputOnTheSamePagesIsSeenThroughAWindow) {
   EXPECT_EQ(client.inputLeasesOut(), 0u);
 }
 
+// The memory of an input that the model keeps goes back to the client at once, which may write its
+// next call there, while the worker has private pages at this address.
+TEST_F(Kept, ALongCallInThePagesOfAKeptInputIsReadAsTheClientWroteIt) {
+  for (int i = 0; i < 20; ++i) {
+    const int64_t bytes = 2'000 * (i + 1);
+    client.probeValue("keep", {client.tensor({bytes / 4}).fill_(i)});
+    EXPECT_EQ(client.inputLeasesOut(), 0u);
+    for (const int64_t length : {bytes - 500, bytes, bytes + 3'000}) {
+      const std::string text(static_cast<size_t>(length), static_cast<char>('a' + i));
+      EXPECT_EQ(client.probeValue("identity", {text}).toStringRef(), text);
+    }
+  }
+  EXPECT_EQ(keptSums().size(), 20u);
+}
+
 TEST_F(Kept, AnInputThatIsKeptAndReturnedIsTheCallersOwn) {
   at::Tensor x = client.tensor({100'000}).fill_(1);
   const Answer answer = client.probe("keep_and_return", {x});

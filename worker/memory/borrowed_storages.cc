@@ -3,11 +3,15 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <new>
 #include <vector>
 
+#include "base/system_call.h"
 #include "ipc/crash_point.h"
 #include "worker/memory/channel_memory.h"
 #include "worker/memory/privatised_ranges.h"
@@ -80,6 +84,28 @@ c10::Storage BorrowedStorages::home(const std::shared_ptr<ChannelMemory>& memory
   range->pages = range->data;
   range->block = block;
   return makeStorage(std::move(range), bytes);
+}
+
+void BorrowedStorages::read(const InputSegment& segment, uint64_t offset, std::span<std::byte> to) {
+  const std::byte* from = segment.mapping.data() + offset;
+  bool mayBePrivate = false;
+  if (pagesCount_.load(std::memory_order_relaxed) != 0) {
+    base::MutexLock lock(mutex_);
+    mayBePrivate = pagesAt(from, to.size()) != nullptr;
+  }
+  if (!mayBePrivate) {
+    std::memcpy(to.data(), from, to.size());
+    return;
+  }
+  while (!to.empty()) {
+    const ssize_t got =
+        ::pread(segment.object.get(), to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    // A sealed object has all its bytes.
+    if (got <= 0) throw base::SystemCallError("pread", "a segment for inputs", errno);
+    offset += static_cast<uint64_t>(got);
+    to = to.subspan(static_cast<size_t>(got));
+  }
 }
 
 void BorrowedStorages::link(BorrowedRange& range) {

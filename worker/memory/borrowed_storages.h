@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/mutex.h"
@@ -57,6 +58,11 @@ class BorrowedStorages {
   /// `bytes`. Throws SystemCallError if a window can't be mapped.
   static c10::Storage home(const std::shared_ptr<ChannelMemory>& memory, void* block,
                            uint64_t bytes);
+
+  /// Copies bytes of a segment as the client has written them: where a storage of an earlier call
+  /// has private pages, the segment's address shows what the model kept. The caller has checked
+  /// `offset` against the segment. Throws SystemCallError.
+  void read(const InputSegment& segment, uint64_t offset, std::span<std::byte> to);
 
   /// Begins a new call: storages made from now on belong to it.
   void beginCall() { ++call_; }

@@ -57,7 +57,13 @@ void CallRunner::run(ClientLink& channel) {
   auto refusalKind = ipc::RefusalKind::kBadRequest;
   std::string reason;
   try {
-    const auto bytes = payload(channel);
+    std::span<const std::byte> bytes;
+    try {
+      bytes = payload(channel);
+    } catch (...) {
+      channel.memory->end.taken();
+      throw;
+    }
     channel.memory->end.taken();
     const ipc::PayloadReader& reader = call_.read(bytes);
     {
@@ -112,23 +118,19 @@ std::span<const std::byte> CallRunner::payload(ClientLink& channel) {
   if (place.blobBytes == 0) return {call_.received().bytes, place.inlineBytes};
   const base::SegmentId segmentId(place.blobSegment);
   const auto find = [&] { return channel.memory->inputs.find(segmentId); };
-  if (channel.memory->inputs.refusal(segmentId) != nullptr) {
-    channel.memory->end.taken();
-    throwIfRefused(channel, segmentId.value);
-  }
+  throwIfRefused(channel, segmentId.value);
   if (!call_.awaitSupervisor([&] { return find() != nullptr; })) {
-    channel.memory->end.taken();
     badRequest("the call lies in shared memory that the supervisor has not sent within 5 seconds");
   }
-  const ipc::Mapping& mapping = find()->mapping;
+  const InputSegment& segment = *find();
+  const ipc::Mapping& mapping = segment.mapping;
   if (place.blobBytes > kMaxBlobBytes || place.blobOffset > mapping.bytes() ||
       place.blobBytes > mapping.bytes() - place.blobOffset) {
-    channel.memory->end.taken();
     badRequest("the call reaches beyond its segment");
   }
   // Copied once: the client could change the shared memory between check and use.
   blob_.resize(place.blobBytes);
-  std::memcpy(blob_.data(), mapping.data() + place.blobOffset, place.blobBytes);
+  channel.memory->borrowed.read(segment, place.blobOffset, blob_);
   return blob_;
 }
 
