@@ -10,9 +10,9 @@
 namespace isopool::base {
 
 /// From now on the kernel kills this process when the thread that forked it ends, see
-/// PR_SET_PDEATHSIG in prctl(2). `parent`: getpid() before the fork, which must be in this process's
-/// PID namespace. A parent that has ended before this call would be no reason for a signal: the
-/// process then ends here.
+/// PR_SET_PDEATHSIG in prctl(2). `parent`: getpid() before the fork, in this process's PID
+/// namespace. The kernel sends no signal for a parent that has ended before this call: the process
+/// then ends here.
 inline void endWithParent(pid_t parent) {
   checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
   if (::getppid() != parent) ::_exit(128 + SIGKILL);

@@ -179,4 +179,12 @@ struct ForbiddenAct {
   MSGPACK_DEFINE_ARRAY(act, times)
 };
 
+/// So many threads still run Python code a second after the clients whose code started them had
+/// left. The supervisor replaces the worker as one whose life is over.
+struct ThreadsLeft {
+  static constexpr MessageType kType = MessageType::kThreadsLeft;
+  uint64_t threads = 0;
+  MSGPACK_DEFINE_ARRAY(threads)
+};
+
 }  // namespace isopool::ipc

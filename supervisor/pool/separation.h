@@ -18,9 +18,9 @@ namespace isopool::supervisor {
 ///
 /// After kDeaths such deaths in RestartLimits::window the clients whose code had run in the last of
 /// these workers are *suspects*, and each slot is for a part of them. A further death leaves those
-/// suspects whose code had run there. A single one is *apart*: slot 0 is for it, the other slots are
-/// for all other clients. Without such a death for RestartLimits::quarantine all clients may use
-/// all slots again; a client that was apart before is apart again after one death.
+/// suspects whose code had run there. A single one is *apart*: slot 0 is for it, the other slots
+/// are for all other clients. Without such a death for RestartLimits::quarantine all clients may
+/// use all slots again; a client that was apart before is apart again after one death.
 ///
 /// Pure: the caller passes the time, which must not decrease. Not thread-safe.
 class Separation {

@@ -395,6 +395,12 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
                                             (times == 1 ? " time" : " times"));
     if (act == ipc::kTooMuchMemory) memoryRanOut(epoch);
   };
+  events.threadsLeft = [this, epoch](uint64_t threads) {
+    if (over_) return;
+    recycle(*find(epoch), std::to_string(threads) +
+                              (threads == 1 ? " thread still runs" : " threads still run") +
+                              " that code of a program which has left had started");
+  };
   events.outputSource = [this, epoch] { return outputSourceOf(epoch); };
   events.staysStopped = [this, epoch](base::Milliseconds left) {
     base::log(base::LogLevel::kWarning,

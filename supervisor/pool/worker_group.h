@@ -114,9 +114,9 @@ class WorkerGroup : private SlotTableEffects {
   void introduce(Worker& worker, GroupClient& member);
   /// Ends all calls to this member, whether it has left or not.
   void forget(ClientId client);
-  /// The `count` slots of a pool that the fewest members use, for this client: those that Separation
-  /// leaves it, without those in quarantine unless all are. If these are fewer, they are repeated in
-  /// turn.
+  /// The `count` slots of a pool that the fewest members use, for this client: those that
+  /// Separation leaves it, without those in quarantine unless all are. If these are fewer, they are
+  /// repeated in turn.
   std::vector<uint32_t> leastUsedSlots(base::PoolId pool, uint32_t count, ClientId client) const;
 
   /// Kills all workers and starts no more.

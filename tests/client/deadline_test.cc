@@ -56,6 +56,17 @@ class Deadline : public ::testing::Test {
   Subject subject_{manager_};
 };
 
+TEST_F(Deadline, ThatHasPassedAllocatesNoMemoryForArguments) {
+  const at::Tensor large = at::ones({int64_t{64} << 20});
+  const uint64_t before = manager_.statistics().inputBytes;
+  for (const bool passed : {true, false}) {
+    const Overdue result =
+        overdue(subject_, "identity", {large}, milliseconds(passed ? 0 : 60'000));
+    EXPECT_EQ(result.thrown, passed);
+    EXPECT_EQ(manager_.statistics().inputBytes > before, !passed);
+  }
+}
+
 TEST_F(Deadline, ThatIsFarAwayChangesNothing) {
   EXPECT_EQ(subject_.ask("pid", {}, within(milliseconds(10'000))).toInt(), process());
 }

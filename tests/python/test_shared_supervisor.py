@@ -4,7 +4,9 @@ import os
 import pathlib
 import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 
 import isopool
 import pytest
@@ -63,3 +65,62 @@ def test_a_supervisor_that_is_told_to_end_drains_and_ends(
     assert process.wait(timeout=10) == 0
     with pytest.raises(isopool.SupervisorLost):
         process_id(pool)
+
+
+PATIENCE = 20.0
+
+
+class Counter:
+    """Keeps its count in the worker: a session sees that it still has the same one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> tuple[int, int]:
+        self.count += 1
+        return os.getpid(), self.count
+
+
+def starts_threads() -> int:
+    for _ in range(3):
+        threading.Thread(target=lambda: threading.Event().wait(), daemon=True).start()
+    return os.getpid()
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+    return True
+
+
+def test_a_worker_with_threads_of_a_program_that_has_left_is_replaced_and_keeps_its_sessions(
+    supervisor: tuple[str, subprocess.Popen[bytes]],
+) -> None:
+    address, _ = supervisor
+    with isopool.Pool(1, address=address) as other:
+        model = other.load(Counter())
+        with model.session() as session:
+            worker, _ = session()
+            with isopool.Pool(1, address=address) as leaves:
+                assert leaves.load(starts_threads)() == worker
+            assert until(lambda: model()[0] != worker)
+            process, count = session()
+            assert process == worker and count > 1
+        assert model()[0] != worker
+
+
+def test_a_worker_keeps_threads_of_a_program_that_is_attached(
+    supervisor: tuple[str, subprocess.Popen[bytes]],
+) -> None:
+    address, _ = supervisor
+    with isopool.Pool(1, address=address) as pool:
+        model = pool.load(starts_threads)
+        worker = model()
+        with isopool.Pool(1, address=address) as leaves:
+            assert leaves.load(os.getpid)() == worker
+        # The worker looks for threads a second after the other program has left.
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert model() == worker

@@ -121,6 +121,7 @@ void CallLoop::run() {
     if (!served) waitForWork();
     if (collection_.overdue()) collect();
     if (trimAt_ != 0 && coarseNow() >= trimAt_ - kCoarse) trimOutputs();
+    if (threads_.nextLook() && coarseNow() >= *threads_.nextLook()) lookForThreads();
   }
 }
 
@@ -147,6 +148,7 @@ bool CallLoop::serveNext() {
   statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
+  threads_.ranCodeOf(channel.memory->client);
   statusPage_.runningClient.store(0, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageIdleStored);
   if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
@@ -235,6 +237,10 @@ void CallLoop::waitForWork() {
           std::optional<std::chrono::nanoseconds> time = collection_.idleTime(begin);
           const auto toTrim = timeToTrim(begin);
           if (toTrim && (!time || *toTrim < *time)) time = toTrim;
+          if (const auto look = threads_.nextLook()) {
+            const std::chrono::nanoseconds toLook(std::max<int64_t>(0, *look - begin) + kCoarse);
+            if (!time || toLook < *time) time = toLook;
+          }
           const ReleasedGil released;
           watches_.sleep(time);
         });
@@ -257,6 +263,8 @@ void CallLoop::dropDetachedChannels() {
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();
+    threads_.ranCodeOf(channel->memory->client);
+    threads_.left(channel->memory->client);
   }
   // An importer and its modules form reference cycles. The collection is only requested, so that
   // calls of other clients do not wait for it: memory that objects in cycles still use is
@@ -338,6 +346,11 @@ void CallLoop::collect() {
   if (remains_.empty()) return;
   dropRemains();
   updateStatusPage();
+}
+
+void CallLoop::lookForThreads() {
+  const size_t left = threads_.leftBehind();
+  if (left != 0) control_.send(ipc::ThreadsLeft{left});
 }
 
 // ---- the supervisor ---------------------------------------------------------------------------

@@ -22,6 +22,7 @@
 #include "worker/serve/idle_collection.h"
 #include "worker/serve/sleep_watches.h"
 #include "worker/serve/turn_order.h"
+#include "worker/serve/user_threads.h"
 
 namespace isopool::worker {
 
@@ -98,6 +99,8 @@ class CallLoop final : public ControlPlane {
   /// Frees the output arenas of former clients that are no longer in use.
   void dropRemains();
   void collect();
+  /// Reports threads that clients have left behind.
+  void lookForThreads();
 
   const base::Epoch epoch_;
   ipc::ControlSocket control_;
@@ -124,6 +127,7 @@ class CallLoop final : public ControlPlane {
   int64_t movedAt_ = 0;  // when leaveClientsProcessor() moved it last, by ipc::monotonicNow()
   SleepWatches watches_;
   IdleCollection collection_;
+  UserThreads threads_;
 };
 
 }  // namespace isopool::worker
