@@ -123,7 +123,8 @@ class ISOPOOL_EXPORT Cancelled : public Error {
 /// its workers died repeatedly before they completed a call; or a shared supervisor gives this
 /// program no further worker for a while, because code of it repeatedly ended workers before it had
 /// completed a call there: the text names the model. It also has the time until the next try. A
-/// later call succeeds if that try succeeds.
+/// later call succeeds if that try succeeds. Or the program has had no free descriptor for 5 s to
+/// receive a worker in place of those that died.
 class ISOPOOL_EXPORT PoolUnavailable : public Error {
  public:
   using Error::Error;
@@ -156,7 +157,8 @@ class ISOPOOL_EXPORT SupervisorLost : public Error {
 
 /// Shared memory has no room for the arguments or the result of a call. For arguments the library
 /// waits up to 5 s for memory to become free; at an earlier deadline of the call it throws
-/// DeadlineExceeded. The text names the setting that limits the memory.
+/// DeadlineExceeded. Or the system refuses shared memory, or the program has had no free descriptor
+/// for 5 s to receive it with. The text names the setting that limits the memory, or the cause.
 class ISOPOOL_EXPORT ArenaFull : public Error {
  public:
   using Error::Error;
