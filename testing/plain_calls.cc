@@ -239,7 +239,7 @@ void PlainCalls::answer(const ReceivedCall& call, CompletionStatus status,
   OutgoingPayload payload;
   payload.inlineBytes = std::as_bytes(std::span(body.data(), body.size()));
   const bool called = static_cast<Operation>(call.operation) == Operation::kCallObject;
-  end_.complete(call.sequence, status, payload, called ? Work::kCall : Work::kPreparation);
+  end_.complete(call.sequence, status, payload, called ? Work::kCall : Work::kUncounted);
 }
 
 void PlainCalls::answerNothing(const ReceivedCall& call) {

@@ -248,7 +248,7 @@ class PlainWorker {
     constexpr std::array<std::byte, 3> nothing{std::byte{0x92}, std::byte{0x90}, std::byte{0x90}};
     OutgoingPayload payload;
     payload.inlineBytes = nothing;
-    end.complete(sequence, CompletionStatus::kWithdrawn, payload, Work::kPreparation);
+    end.complete(sequence, CompletionStatus::kWithdrawn, payload, Work::kUncounted);
   }
 
   void answerPing(WorkerEnd& end, const ReceivedCall& call) {

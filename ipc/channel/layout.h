@@ -126,10 +126,10 @@ struct WorkerControl {
   alignas(kCacheLinePair) SharedWord<uint32_t> sleeping;
   /// The processor on which the worker ran when it published its last completion.
   SharedWord<uint32_t> processor;
-  /// Calls completed in this life, without preparations (Work). For statistics and the restart
-  /// policy, never for correctness. On a cache line of its own, because it changes with every call:
-  /// beside `sleeping`, which the client reads with every call, each side would wait for the other
-  /// side's cache.
+  /// Calls completed in this life, without preparations and calls that did not run (Work). For
+  /// statistics and the restart policy, never for correctness. On a cache line of its own, because
+  /// it changes with every call: beside `sleeping`, which the client reads with every call, each
+  /// side would wait for the other side's cache.
   alignas(kCacheLinePair) SharedWord<uint64_t> completedCalls;
   /// Those of them that are no steps (Work): they show that the worker can serve this client. For
   /// the restart policy of shared pools.

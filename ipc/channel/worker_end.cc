@@ -102,7 +102,7 @@ void WorkerEnd::tellProcessorAndCount(Work work) noexcept {
   if (own_->processor.load(std::memory_order_relaxed) != processor) {
     own_->processor.store(processor, std::memory_order_relaxed);
   }
-  if (work == Work::kPreparation) return;
+  if (work == Work::kUncounted) return;
   own_->completedCalls.store(own_->completedCalls.load(std::memory_order_relaxed) + 1,
                              std::memory_order_relaxed);
   if (work == Work::kCall) countServed();

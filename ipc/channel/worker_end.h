@@ -17,11 +17,12 @@ struct ReceivedCall {
 /// Whether the worker may run a call, or the client has recalled it.
 enum class Start { kRun, kRecalled };
 
-/// What a completion answers. Preparations are counted nowhere. Steps are counted in
-/// completedCalls, but not in servedCalls, which the restart policy of shared pools reads: like a
-/// preparation, a completed step (a global is found, a value made, an object loaded) does not show
-/// that the worker can serve calls.
-enum class Work { kCall, kStep, kPreparation };
+/// What a completion answers. kUncounted are preparations, and calls that did not run: those that
+/// were withdrawn, or refused before start(). Steps are counted in completedCalls, but not in
+/// servedCalls, which the restart policy of shared pools reads: like a preparation, a completed
+/// step (a global is found, a value made, an object loaded) does not show that the worker can serve
+/// calls.
+enum class Work { kCall, kStep, kUncounted };
 
 /// The worker's end of a channel, the counterpart of ClientEnd: consumes calls and publishes
 /// completions. Only the thread that holds the liveness word may use it. No member blocks. When the

@@ -203,7 +203,7 @@ void SimulatedWorker::takeCall() {
   const bool runs = channel.end->start(call.sequence) == ipc::Start::kRun;
   if (!runs && !places_.misfortunes.workerRunsRecalledCalls) {
     channel.end->complete(call.sequence, ipc::CompletionStatus::kWithdrawn, {},
-                          ipc::Work::kPreparation);
+                          ipc::Work::kUncounted);
     statusPage_->runningClient.store(0);
     places_.wakeClients();
     return later(world.latency());

@@ -250,9 +250,13 @@ TEST_F(Call, OneThatWasRecalledBeforeItStartedDoesNotRun) {
   at::Tensor x = client.tensor({10}).fill_(0);
   const uint64_t second = client.publishProbe("add_in_place", {x});
   EXPECT_TRUE(client.end().recall(second));
+  const uint64_t completed = client.end().completedCalls();
+  const uint64_t served = client.end().peer().servedCalls.load();
   std::ofstream(gate).put('x');
   EXPECT_EQ(client.receive(first).status, Status::kValue);
   EXPECT_EQ(client.receive(second).status, Status::kWithdrawn);
+  EXPECT_EQ(client.end().completedCalls(), completed + 1) << "the second call did not run";
+  EXPECT_EQ(client.end().peer().servedCalls.load(), served + 1);
   EXPECT_TRUE(x.eq(0).all().item<bool>());
   EXPECT_EQ(client.inputLeasesOut(), 0u);
 }
@@ -334,10 +338,12 @@ TEST_F(Call, LackOfAddressSpaceForAnInputIsAMemoryError) {
   ASSERT_EQ(::prlimit(worker->pid, RLIMIT_AS, nullptr, &before), 0);
   low.rlim_max = before.rlim_max;
   ASSERT_EQ(::prlimit(worker->pid, RLIMIT_AS, &low, nullptr), 0);
+  const uint64_t completed = client.end().completedCalls();
   const Answer refused = client.probe("add_in_place", {x});
   ASSERT_EQ(::prlimit(worker->pid, RLIMIT_AS, &before, nullptr), 0);
   ASSERT_EQ(refused.status, Status::kPythonError);
   EXPECT_EQ(refused.error[0], "MemoryError");
+  EXPECT_EQ(client.end().completedCalls(), completed) << "the call did not run";
   EXPECT_NE(refused.error[1].find("mmap"), std::string::npos) << refused.error[1];
   EXPECT_EQ(client.inputLeasesOut(), 0u);
   EXPECT_EQ(client.probe("add_in_place", {x}).status, Status::kValue);

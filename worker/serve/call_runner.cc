@@ -78,7 +78,7 @@ void CallRunner::run(ClientLink& channel) {
       if (operation.traits.needsHandleRoom) channel.handles.requireRoom();
       call_.resolveInputs(channel, loans);
     }
-    if (channel.memory->end.start(call_.received().sequence) == ipc::Start::kRecalled) {
+    if (call_.start(channel.memory->end) == ipc::Start::kRecalled) {
       return call_.withdraw(channel);
     }
     call_.countEarlier(channel);

@@ -382,7 +382,7 @@ void RunningCall::publish(ClientLink& channel, ipc::CompletionStatus status,
 
 ipc::Work RunningCall::work() const {
   const auto operation = static_cast<ipc::Operation>(received_.operation);
-  if (ipc::isPreparation(operation)) return ipc::Work::kPreparation;
+  if (!runs_ || ipc::isPreparation(operation)) return ipc::Work::kUncounted;
   const bool counts = operation_->traits.runsModel && operation != ipc::Operation::kCallHandle;
   return counts ? ipc::Work::kCall : ipc::Work::kStep;
 }

@@ -47,6 +47,7 @@ class RunningCall {
   void begin(const OperationEntry& operation) {
     operation_ = &operation;
     answered_ = false;
+    runs_ = false;
     versions_.clear();
     report_.clear();
     sharesKept_ = true;
@@ -58,6 +59,12 @@ class RunningCall {
     reader_.emplace(payload);
     reader_->noteVersions(versions_);
     return *reader_;
+  }
+  /// See WorkerEnd::start(). The answer to a call that has not started counts as no completed call.
+  ipc::Start start(ipc::WorkerEnd& end) noexcept {
+    const ipc::Start start = end.start(received_.sequence);
+    runs_ = start == ipc::Start::kRun;
+    return start;
   }
   /// Decides about the client's last call of a handle, now that its next request is known. A call
   /// whose result is pickled was the loading of a model by value, which only the next call of the
@@ -170,6 +177,7 @@ class RunningCall {
   ipc::ReceivedCall received_;
   const OperationEntry* operation_ = nullptr;  // of received_, in operations::kTable
   bool answered_ = false;
+  bool runs_ = false;  // its code may have run
   int64_t began_ = 0;  // by ipc::monotonicNow()
   std::optional<ipc::PayloadReader> reader_;
   CallInputs inputs_;

@@ -160,7 +160,7 @@ TEST_F(RingTest, APreparationIsAnsweredAndNotCounted) {
   const uint64_t sequence = publish(1);
   ASSERT_EQ(worker_.peek(call_), Received::kOne);
   worker_.taken();
-  worker_.complete(sequence, CompletionStatus::kValue, {}, Work::kPreparation);
+  worker_.complete(sequence, CompletionStatus::kValue, {}, Work::kUncounted);
   EXPECT_TRUE(client_.completionReady());
   EXPECT_EQ(client_.peer().completedCalls.load(), 0u);
 }
