@@ -323,6 +323,12 @@ void SupervisorConnection::checkSupervisorLives(bool started) const {
   }
 }
 
+// Two that live have the same number only if they are in different PID namespaces.
+bool SupervisorConnection::sameSupervisorAs(const SupervisorConnection& former) const {
+  return welcome_.processId == former.welcome_.processId &&
+         !waitUntilGone(former.supervisor_, milliseconds(0));
+}
+
 void SupervisorConnection::segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) {
   writer_->send(ipc::DeclareInputSegment{id.value, bytes}, {object.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentDeclared);

@@ -66,6 +66,8 @@ class SupervisorConnection final : public SegmentAudience {
   /// Asks the supervisor to end the pool's workers. Does not wait for that. Throws std::bad_alloc;
   /// then the workers live as long as the connection.
   void closePool(base::PoolId pool) { workers_.closePool(pool); }
+  /// True if `former` led to the supervisor of this connection, too.
+  bool sameSupervisorAs(const SupervisorConnection& former) const;
   /// Call when the calls that were accepted before PoolEvents::drain() have ended: makes the
   /// channels refuse further requests and reports that to the supervisor.
   void drained() noexcept { workers_.drained(); }

@@ -64,4 +64,11 @@ void CallReports::send(const PoolModels& models, size_t waiting,
   reportedWaiting_ = message.waiting;
 }
 
+void CallReports::beginAnew(const PoolModels& models) {
+  base::MutexLock lock(mutex_);
+  for (ModelStatistics& model : models.statistics()) {
+    reported_[model.name] = {model.failed, std::move(model.latency)};
+  }
+}
+
 }  // namespace isopool::client

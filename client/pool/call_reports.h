@@ -16,10 +16,13 @@ namespace isopool::client {
 /// Reports a pool's calls to a shared supervisor, for its operator (ipc::ReportCalls). Any thread.
 class CallReports {
  public:
-  /// Sends what has been counted since the last report to any supervisor, and how many calls wait
-  /// now, if there is anything to send. Does nothing if the supervisor is private, or does not
-  /// support the message. Does not wait. Throws std::bad_alloc; then calls may stay unreported.
+  /// Sends what has been counted since the last report, and how many calls wait now, if there is
+  /// anything to send. Does nothing if the supervisor is private, or does not support the message.
+  /// Does not wait. Throws std::bad_alloc; then calls may stay unreported.
   void send(const PoolModels& models, size_t waiting, const SupervisorConnection& connection);
+  /// Call before the first call at another supervisor: it gets no report of the calls until now,
+  /// because its counters are totals since its own start. Throws std::bad_alloc.
+  void beginAnew(const PoolModels& models);
 
  private:
   struct Reported {

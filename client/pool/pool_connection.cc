@@ -180,6 +180,11 @@ size_t Pool::callsWaiting() {
 
 void Pool::attach(const std::shared_ptr<SupervisorConnection>& next) {
   contents_.giveTo(next);
+  // The former one may be the same supervisor, which has evicted this program: then what it has no
+  // report of yet is reported after all.
+  if (const auto last = connection(); last && !next->sameSupervisorAs(*last)) {
+    callReports_.beginAnew(models_);
+  }
   const base::PoolId id = next->openPool(settings_.workers, weak_from_this());
   std::shared_ptr<SupervisorConnection> former;
   std::shared_ptr<AsyncExecutor> executor;

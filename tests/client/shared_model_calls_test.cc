@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What an operator sees of the models that programs call in a shared supervisor.
+#include <signal.h>
+
 #include <algorithm>
 #include <future>
 #include <vector>
@@ -41,6 +43,45 @@ TEST_F(SharedModelCalls, AreReportedWhileTheProgramRunsAndStayWhenItHasLeft) {
   EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
     const ipc::ModelCalls calls = callsIn(report);
     return report.clients.empty() && calls.answered == 21 && calls.failed == 1;
+  }));
+}
+
+TEST_F(SharedModelCalls, OfAFormerSupervisorAreNotReportedToTheNextOne) {
+  serve({});
+  auto manager = attach(2, milliseconds(60'000));
+  {
+    const Subject subject(*manager);
+    for (int i = 0; i < 20; ++i) subject.number("pid");
+    ASSERT_EQ(::kill(supervisor().supervisorPid(), SIGKILL), 0);
+    ASSERT_TRUE(supervisor().waitForEnd());
+    supervisor().start();
+    for (int i = 0; i < 5; ++i) subject.number("pid");
+  }
+  manager.reset();
+  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+    return report.clients.empty() && callsIn(report).answered > 0;
+  }));
+  supervisor().waitForReport([](const ipc::Report& report) {
+    const ipc::ReportedClass& all = report.classes.at(0);
+    EXPECT_EQ(callsIn(report).answered, 5u);
+    EXPECT_EQ(all.completedCalls, 5u);
+    return true;
+  });
+}
+
+TEST_F(SharedModelCalls, OfAnEvictedProgramThatAttachesAgainAreReportedOnce) {
+  serve({});
+  auto manager = attach(2, milliseconds(60'000));
+  {
+    const Subject subject(*manager);
+    for (int i = 0; i < 20; ++i) subject.number("pid");
+    const uint64_t number = supervisor().report().clients.at(0).number;
+    ASSERT_TRUE(supervisor().act(ipc::Action::kEvictClient, number).done);
+    for (int i = 0; i < 5; ++i) subject.number("pid");
+  }
+  manager.reset();
+  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+    return report.clients.empty() && callsIn(report).answered == 25;
   }));
 }
 
