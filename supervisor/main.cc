@@ -56,6 +56,25 @@ int refuse(const OptionsRefused& refused, int controlFd) {
   return refused.exitCode;
 }
 
+/// A successor's connection to its guardian, by which its predecessor learns why it does not serve.
+/// Of any other process: not valid.
+using FailureReports = base::Fd;
+
+void reportFailure(FailureReports& reports, const std::string& reason) {
+  if (!reports.valid()) return;
+  ipc::ControlSocket(std::move(reports)).send(ipc::Failure{reason}, {}, base::Milliseconds(0));
+}
+
+// For a successor: its error stream is the log of its predecessor.
+int refuseSuccessor(const OptionsRefused& refused, FailureReports& reports) {
+  constexpr std::string_view kProgram = "isopoold: ";
+  std::string reason = refused.text;
+  if (reason.starts_with(kProgram)) reason.erase(0, kProgram.size());
+  base::log(base::LogLevel::kError, "this process can't take over: " + reason);
+  reportFailure(reports, reason);
+  return refused.exitCode;
+}
+
 Options withFolders(Options options, const std::string& path) {
   options.workerFolders = path;
   options.workerEnvironment.push_back(kWorkerFoldersVariable + ("=" + path));
@@ -163,6 +182,7 @@ struct Beginning {
   ServiceManager manager;
   InheritedLimits limits;
   base::Fd guardian;
+  FailureReports* failures = nullptr;
   std::string folders;
 };
 
@@ -185,9 +205,11 @@ int serveShared(Settings settings, Beginning beginning) {
       {.successorServes = [&] { supervisor->replaced(); },
        .successorEnded = [&](const std::string& text) { supervisor->successorFailed(text); }});
   SupervisorEvents events;
+  events.failed = [&](const std::string& reason) { reportFailure(*beginning.failures, reason); };
   events.serving = [&] {
     manager.ready("serving");
     if (beginning.accept == Supervisor::Accept::kWhenServing) guardian.serves();
+    beginning.failures->close();
     base::log(base::LogLevel::kInfo, "serving", {{"address", address}});
   };
   events.draining = [&] { manager.stopping("waiting for calls in flight"); };
@@ -229,7 +251,7 @@ void warnOfGroupKills() {
             "the container engine not set memory.oom.group (Kubernetes: singleProcessOOMKill)");
 }
 
-int superviseShared(Settings settings) {
+int superviseShared(Settings settings, FailureReports& failures) {
   base::Fd socket = takeActivatedSocket();
   const std::string& listen = settings.options().listen;
   if (!socket.valid() && listen.empty()) {
@@ -255,18 +277,18 @@ int superviseShared(Settings settings) {
   Detached detached = detachStandalone(beginning.folders, beginning.manager.throughRelay());
   beginning.limits = std::move(detached.limits);
   beginning.guardian = std::move(detached.guardian);
+  beginning.failures = &failures;
   ::_exit(serveShared(std::move(settings), std::move(beginning)));
 }
 
-int succeed(Settings settings, Inheritance inheritance) {
+int succeed(Settings settings, Inheritance inheritance, FailureReports& failures) {
   const std::string address = pathOfSocket(inheritance.socket);
   const std::string& listen = settings.options().listen;
   if (!listen.empty() && listen != address) {
-    return refuse(
-        {"isopoold: listen is " + listen + ", but a restart keeps the address, which is " +
-             address + ": stop the service and start it again",
-         2},
-        -1);
+    return refuseSuccessor({"listen is " + listen + ", but a restart keeps the address, which is " +
+                                address + ": stop the service and start it again",
+                            2},
+                           failures);
   }
   warnOfGroupKills();
   Beginning beginning;
@@ -276,6 +298,7 @@ int succeed(Settings settings, Inheritance inheritance) {
   beginning.folders = std::move(inheritance.folders);
   beginning.limits = detachSuccessor();
   beginning.guardian = std::move(inheritance.guardian);
+  beginning.failures = &failures;
   ::_exit(serveShared(std::move(settings), std::move(beginning)));
 }
 
@@ -296,32 +319,41 @@ void startLogOf(const Options& options) {
   base::startLog(options.logLevel, asText ? base::LogFormat::kText : options.logFormat);
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, FailureReports& failures) {
   std::optional<Inheritance> inheritance = takeInheritance();
+  if (inheritance) {
+    failures = inheritance->guardian.duplicate();
+    // Until the settings are known.
+    base::startLog(base::LogLevel::kInfo, base::LogFormat::kAuto);
+  }
+  const auto refused = [&](const OptionsRefused& refusal, bool privatePool, int controlFd) {
+    if (inheritance) return refuseSuccessor(refusal, failures);
+    return refuse(refusal, privatePool ? controlFd : -1);
+  };
   auto parsed = Settings::parse(argc, argv);
-  if (const auto* refused = std::get_if<OptionsRefused>(&parsed)) {
-    return refuse(*refused, asksForPrivatePool(argc, argv) ? kDefaultControlFd : -1);
+  if (const auto* wrong = std::get_if<OptionsRefused>(&parsed)) {
+    return refused(*wrong, asksForPrivatePool(argc, argv), kDefaultControlFd);
   }
   Settings& settings = std::get<Settings>(parsed);
   const Options& options = settings.options();
   if (!options.privatePool && !options.logFile.empty()) {
     const std::string problem = base::sendErrorStreamTo(options.logFile);
-    if (!problem.empty()) return refuse({"isopoold: log_file: " + problem, 2}, -1);
+    if (!problem.empty()) return refused({"isopoold: log_file: " + problem, 2}, false, -1);
   }
   startLogOf(options);
   if (!ipc::armCrashPointFromEnvironment("ISOPOOL_SUPERVISOR_CRASH_POINT") &&
       std::getenv("ISOPOOL_SUPERVISOR_CRASH_POINT") != nullptr) {
-    return refuse({"isopoold: ISOPOOL_SUPERVISOR_CRASH_POINT is not the name of a crash point", 2},
-                  options.privatePool ? options.controlFd : -1);
+    return refused({"isopoold: ISOPOOL_SUPERVISOR_CRASH_POINT is not the name of a crash point", 2},
+                   options.privatePool, options.controlFd);
   }
   const std::string problem = problemOnThisSystem(settings);
   if (!problem.empty()) {
-    return refuse({"isopoold: " + problem, 2}, options.privatePool ? options.controlFd : -1);
+    return refused({"isopoold: " + problem, 2}, options.privatePool, options.controlFd);
   }
   if (options.privatePool) return supervise(options);
   for (const std::string& each : unknownVariables()) base::log(base::LogLevel::kWarning, each);
-  if (inheritance) return succeed(std::move(settings), *std::move(inheritance));
-  return superviseShared(std::move(settings));
+  if (inheritance) return succeed(std::move(settings), *std::move(inheritance), failures);
+  return superviseShared(std::move(settings), failures);
 }
 
 }  // namespace
@@ -331,8 +363,9 @@ int main(int argc, char** argv) {
   // With a limit of the size of files (ulimit -f) this signal would end the process without a word;
   // the failed system call is reported.
   ::signal(SIGXFSZ, SIG_IGN);
+  FailureReports failures;
   try {
-    return run(argc, argv);
+    return run(argc, argv, failures);
   } catch (const ActivationError& error) {
     return refuse({std::string("isopoold: ") + error.what(), 2}, -1);
   } catch (const std::bad_alloc&) {
@@ -341,6 +374,7 @@ int main(int argc, char** argv) {
     ::_exit(1);
   } catch (const std::exception& error) {
     base::log(base::LogLevel::kError, error.what());
+    reportFailure(failures, error.what());
     ::_exit(1);
   }
 }

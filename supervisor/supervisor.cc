@@ -159,6 +159,7 @@ void Supervisor::zygoteReady() {
 
 void Supervisor::zygoteGivenUp(const std::string& text) {
   refuseAll("isopool can't start: " + text);
+  if (events_.failed) events_.failed(text);
   stop(1);
 }
 

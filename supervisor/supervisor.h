@@ -26,6 +26,8 @@ namespace isopool::supervisor {
 /// Callbacks by which main reports a shared supervisor's state to the service manager. All are
 /// optional, and called on the loop's thread.
 struct SupervisorEvents {
+  /// It ends because it can't serve, which is logged.
+  std::function<void(const std::string& reason)> failed;
   std::function<void()> serving;   ///< the first zygote is ready, and the socket is open
   std::function<void()> draining;  ///< SIGTERM or SIGINT was received
   std::function<void()> alive;     ///< called every aliveEvery

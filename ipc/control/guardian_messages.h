@@ -33,6 +33,8 @@ struct Serves {
   MSGPACK_DEFINE_ARRAY(unused)
 };
 
+// A successor that ends before it serves sends kFailure (client_messages.h) with the reason.
+
 // ---- guardian -> supervisor -----------------------------------------------------------------
 
 /// The successor serves the address: this supervisor drains and ends.
@@ -45,7 +47,7 @@ struct SuccessorServes {
 /// The successor ended before it served: this supervisor goes on.
 struct SuccessorEnded {
   static constexpr MessageType kType = MessageType::kSuccessorEnded;
-  std::string text;  ///< how it ended
+  std::string text;  ///< how it ended, and why if it has sent kFailure
   MSGPACK_DEFINE_ARRAY(text)
 };
 

@@ -22,6 +22,7 @@
 #include "base/parent_death.h"
 #include "base/procfs.h"
 #include "base/system_call.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 #include "ipc/control/guardian_messages.h"
 #include "ipc/crash_point.h"
@@ -82,6 +83,7 @@ struct Guarded {
   std::optional<NotificationRelay> relay;
   std::string folders;
   std::optional<base::TimePoint> giveUp;  ///< when it is killed: a successor, or a predecessor
+  std::string failure;  ///< of a successor: why it does not serve; empty: not known
 };
 
 /// The guardian of supervisors in the foreground, after it has lost all descriptors but its own.
@@ -91,7 +93,7 @@ class ForegroundGuardian {
   ForegroundGuardian(pid_t guarded, base::Fd link, base::Fd signals,
                      std::optional<NotificationRelay> relay, const std::string& folders)
       : signals_(std::move(signals)), program_(SupervisorProgram::ofThisProcess()) {
-    serving_ = {guarded, ipc::ControlSocket(std::move(link)), std::move(relay), folders, {}};
+    serving_ = {guarded, ipc::ControlSocket(std::move(link)), std::move(relay), folders, {}, {}};
   }
 
   /// Returns the status, as from waitpid(), with which the supervisor that serves has ended, when
@@ -134,9 +136,23 @@ class ForegroundGuardian {
     for (const ipc::Frame& frame : framesOf(serving_.link)) {
       if (frame.type == ipc::MessageType::kStartSuccessor) startSuccessor(frame);
     }
-    if (!successor_) return;
+    if (successor_ && readSuccessor()) successorServes();
+  }
+
+  // True if the successor serves.
+  bool readSuccessor() {
     for (const ipc::Frame& frame : framesOf(successor_->link)) {
-      if (frame.type == ipc::MessageType::kServes) return successorServes();
+      if (frame.type == ipc::MessageType::kServes) return true;
+      if (frame.type == ipc::MessageType::kFailure) successor_->failure = failureIn(frame);
+    }
+    return false;
+  }
+
+  static std::string failureIn(const ipc::Frame& frame) {
+    try {
+      return ipc::decodeMessage<ipc::Failure>(frame).text;
+    } catch (const ipc::ProtocolError&) {
+      return {};
     }
   }
 
@@ -236,7 +252,10 @@ class ForegroundGuardian {
     const auto isLate = [now = std::chrono::steady_clock::now()](const Guarded& each) {
       return each.giveUp && now > *each.giveUp;
     };
-    if (successor_ && isLate(*successor_)) ::kill(successor_->pid, SIGKILL);
+    if (successor_ && isLate(*successor_)) {
+      successor_->failure = "the guardian killed it, because zygote_timeout has passed";
+      ::kill(successor_->pid, SIGKILL);
+    }
     for (const Guarded& each : predecessors_) {
       if (isLate(each)) ::kill(each.pid, SIGKILL);
     }
@@ -276,14 +295,15 @@ class ForegroundGuardian {
   }
 
   void successorEnded(int status) {
-    const std::string folders = successor_->folders;
-    successor_.reset();
-    tellServing(ipc::SuccessorEnded{"it ended before it served, " +
-                                    (WIFEXITED(status)
-                                         ? "with exit code " + std::to_string(WEXITSTATUS(status))
-                                         : "by signal " + std::to_string(WTERMSIG(status))) +
-                                    "; its lines of the log have the reason"});
-    clearAfter(folders);
+    // Its last message may have come after the messages were read.
+    readSuccessor();
+    const Guarded ended = *std::exchange(successor_, std::nullopt);
+    tellServing(ipc::SuccessorEnded{
+        "it ended before it served, " +
+        (WIFEXITED(status) ? "with exit code " + std::to_string(WEXITSTATUS(status))
+                           : "by signal " + std::to_string(WTERMSIG(status))) +
+        (ended.failure.empty() ? "; its lines of the log have the reason" : ": " + ended.failure)});
+    clearAfter(ended.folders);
   }
 
   void predecessorEnded(pid_t reaped) {

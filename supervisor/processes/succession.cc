@@ -13,9 +13,13 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/clock.h"
 #include "base/close_descriptors.h"
+#include "base/log/log.h"
 #include "base/parent_death.h"
 #include "base/system_call.h"
+#include "ipc/control/client_messages.h"
+#include "ipc/control/frame.h"
 
 namespace isopool::supervisor {
 
@@ -102,9 +106,9 @@ pid_t SupervisorProgram::start(const std::vector<base::Fd>& streams, const Inher
   for (const int signal : {SIGTERM, SIGHUP}) ::sigaddset(&blocked, signal);
   ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
   ::execv(path_.c_str(), arguments.data());
-  const std::string text =
-      "isopoold: " + path_ + " can't be executed: " + std::strerror(errno) + "\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  const std::string text = path_ + " can't be executed: " + std::strerror(errno);
+  base::log(base::LogLevel::kError, text);
+  ipc::ControlSocket(base::Fd(kGuardian)).send(ipc::Failure{text}, {}, base::Milliseconds(0));
   ::_exit(127);
 }
 

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -199,11 +200,18 @@ TEST(Restart, OfWrongSettingsLeavesThePresentSupervisor) {
   supervisor.writeSettings("workres = 1\n");
   ASSERT_TRUE(supervisor.act(Action::kRestart).done);
   ASSERT_TRUE(supervisor.waitForReport([&](const ipc::Report& report) {
-    return has(report.successor, "it ended before it served, with exit code 2");
-  }));
+    return has(report.successor, "it ended before it served, with exit code 2: ") &&
+           has(report.successor, "workres is not a setting");
+  })) << supervisor.report().successor;
   EXPECT_EQ(supervisor.supervisorPid(), present);
   EXPECT_EQ(client->call(client->serving(1, 0), "undisturbed"), "undisturbed");
-  EXPECT_TRUE(has(supervisor.log(), "workres"));
+  std::istringstream log(supervisor.log());
+  size_t lines = 0;
+  for (std::string line; std::getline(log, line);) {
+    EXPECT_TRUE(line.starts_with("{\"time\":") && line.ends_with("}")) << line;
+    lines += has(line, "workres is not a setting") ? 1 : 0;
+  }
+  EXPECT_EQ(lines, 2u) << "of the successor, and of the supervisor that goes on";
   supervisor.writeSettings("workers = 2\n");
   ASSERT_TRUE(supervisor.act(Action::kRestart).done);
   supervisorAfter(supervisor, present);
@@ -216,8 +224,9 @@ TEST(Restart, WhoseZygoteFailsLeavesThePresentSupervisor) {
   supervisor.setMode("zygote-fails");
   ASSERT_TRUE(supervisor.act(Action::kRestart).done);
   ASSERT_TRUE(supervisor.waitForReport([&](const ipc::Report& report) {
-    return has(report.successor, "it ended before it served");
-  }));
+    return has(report.successor, "it ended before it served, with exit code 1: ") &&
+           !has(report.successor, "its lines of the log");
+  })) << supervisor.report().successor;
   EXPECT_EQ(client->call(client->serving(1, 0), "undisturbed"), "undisturbed");
   EXPECT_TRUE(std::filesystem::exists(supervisor.address()));
 }
