@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/unix_address.h"
 
+#include <sys/stat.h>
+
 namespace isopool::base {
 
 std::optional<UnixAddress> UnixAddress::ofPath(std::string_view path) noexcept {
@@ -21,6 +23,13 @@ std::optional<UnixAddress> UnixAddress::ofPathOrAbstractName(std::string_view na
     address->address_.sun_path[0] = '\0';
   }
   return address;
+}
+
+std::string otherFileAt(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISSOCK(status.st_mode)) return {};
+  if (S_ISDIR(status.st_mode)) return "a folder";
+  return S_ISREG(status.st_mode) ? "a regular file" : "another kind of file";
 }
 
 }  // namespace isopool::base

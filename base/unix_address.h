@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace isopool::base {
@@ -33,5 +34,10 @@ class UnixAddress {
   sockaddr_un address_{};
   socklen_t bytes_ = 0;
 };
+
+/// What `path` is if no process can listen there: "a folder", "a regular file", "another kind of
+/// file". Empty if it is a socket, does not exist or can't be looked at. For such a path connect(2)
+/// has ECONNREFUSED, as for a socket without a listener.
+std::string otherFileAt(const std::string& path);
 
 }  // namespace isopool::base

@@ -16,7 +16,12 @@ namespace {
 
 [[noreturn]] void fail(const std::string& address, int error) {
   std::string text = "the supervisor at " + address + " can't be reached: " + std::strerror(error);
-  if (error == ENOENT || error == ECONNREFUSED) {
+  const std::string kind = error == ECONNREFUSED ? base::otherFileAt(address) : "";
+  if (!kind.empty()) {
+    text += "; it is " + kind +
+            ", not a socket: name the socket of a supervisor, in the program or with "
+            "ISOPOOL_SOCKET";
+  } else if (error == ENOENT || error == ECONNREFUSED) {
     text += "; start one with isopoold --listen " + address;
   } else if (error == EACCES || error == EPERM) {
     text += "; its socket accepts its own user, root and the group that socket_group names";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 
 #include "base/fd.h"
@@ -42,6 +43,20 @@ TEST(UnixAddress, OfAnAbstractNameLeavesNoFileAndIsItsOwnLengthLong) {
   EXPECT_NE(::access(name.c_str(), F_OK), 0);
   EXPECT_FALSE(binds(address)) << "the same name twice";
   EXPECT_TRUE(binds(UnixAddress::ofPathOrAbstractName(name + "x").value()));
+}
+
+TEST(UnixAddress, OfAnotherFileIsToldFromOneWithoutAListener) {
+  const std::string socket = "/tmp/isopool-unix-address-test-" + std::to_string(::getpid());
+  const std::string file = socket + "-file";
+  EXPECT_TRUE(binds(UnixAddress::ofPath(socket).value()));
+  std::ofstream(file).put('x');
+  EXPECT_EQ(otherFileAt(socket), "");
+  EXPECT_EQ(otherFileAt(file), "a regular file");
+  EXPECT_EQ(otherFileAt("/tmp"), "a folder");
+  EXPECT_EQ(otherFileAt("/dev/null"), "another kind of file");
+  EXPECT_EQ(otherFileAt(file + "-missing"), "");
+  ::unlink(socket.c_str());
+  ::unlink(file.c_str());
 }
 
 }  // namespace

@@ -54,6 +54,20 @@ std::set<uint64_t> mappedObjects(pid_t pid, const std::string& label) {
   return inodes;
 }
 
+TEST_F(Shared, AnAddressOfAnotherFileThanASocketIsNamedAsSuch) {
+  PoolOptions options;
+  options.sharedSupervisor = "/tmp";
+  options.reconnect = milliseconds(0);
+  try {
+    const InterpreterManager manager(options);
+    FAIL() << "a folder is no supervisor";
+  } catch (const SupervisorLost& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("it is a folder, not a socket"), std::string::npos) << text;
+    EXPECT_EQ(text.find("start one"), std::string::npos) << text;
+  }
+}
+
 TEST_F(Shared, TwoManagersCallTheSameWorkersAndKeepTheirStateApart) {
   serve({});
   const auto first = attach();
