@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kShortestInterval = 0.1;  // seconds
 constexpr double kLongestInterval = 86400;
+constexpr double kShortestTime = 0.001;  // of a wait, a pause and a refusal
+constexpr double kLongestTime = 366.0 * 86400;
 
 constexpr const char* kDescription =
     "isopool: shows the state of a shared supervisor (isopoold --listen): its workers, its\n"
@@ -74,6 +76,15 @@ CLI::Validator timeInSeconds() {
       .description("");
 }
 
+// For the text of timeInSeconds(). Refuses what is no number, too.
+CLI::Validator timeBetween(double shortest, double longest, const char* refusal) {
+  return {[=](const std::string& text) {
+            const double seconds = std::strtod(text.c_str(), nullptr);
+            return seconds >= shortest && seconds <= longest ? std::string() : std::string(refusal);
+          },
+          ""};
+}
+
 void addTop(CLI::App& app, Options& options) {
   CLI::App* command = addCommand(
       app, options, "top", "Activity now, refreshed: call rates, workers and clients",
@@ -92,11 +103,8 @@ void addTop(CLI::App& app, Options& options) {
                    "Time between two reports, in seconds or with a unit ms, s, m, h (default: 1s)")
       ->type_name("TIME")
       ->transform(timeInSeconds())
-      ->check([](const std::string& text) {
-        const double seconds = std::strtod(text.c_str(), nullptr);
-        const bool fits = seconds >= kShortestInterval && seconds <= kLongestInterval;
-        return fits ? std::string() : std::string("the interval must be between 100ms and 24h");
-      });
+      ->check(timeBetween(kShortestInterval, kLongestInterval,
+                          "the interval must be between 100ms and 24h"));
   command->add_option("--count", options.count, "End after N reports (default: no end)")
       ->type_name("N")
       ->check(CLI::Range(uint64_t{1}, uint64_t{UINT32_MAX}).description(""));
@@ -186,7 +194,8 @@ void addWait(CLI::App& command, Options& options, const char* what) {
   command.add_option("--wait", options.wait, what)
       ->type_name("TIME")
       ->transform(timeInSeconds())
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(
+          timeBetween(kShortestTime, kLongestTime, "the time must be between 1ms and 366 days"));
 }
 
 void addClient(CLI::App& command, Options& options) {
@@ -203,7 +212,8 @@ void addFor(CLI::App& command, Options& options, const char* what) {
   command.add_option("--for", options.time, what)
       ->type_name("TIME")
       ->transform(timeInSeconds())
-      ->check(CLI::Range(0.001, 366.0 * 86400).description(""));
+      ->check(
+          timeBetween(kShortestTime, kLongestTime, "the time must be between 1ms and 366 days"));
 }
 
 void addEvict(CLI::App& app, Options& options) {

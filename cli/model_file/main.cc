@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "cli/model_file/model_page.h"
+#include "isopool/errors.h"
 #include "isopool/interpreter_manager.h"
 #include "isopool/package.h"
 #include "isopool/replicated_obj.h"
@@ -71,6 +72,21 @@ ModelInfo infoOf(const Words& words) {
       .info();
 }
 
+// True if no code of the model has raised it: then its message is about the file, and the frames
+// are those of isopool's own loader.
+bool isOfLoader(const isopool::RemoteError& error) {
+  constexpr std::string_view kFrame = "  File \"";
+  constexpr std::string_view kOwn = "<isopool>/";
+  const std::string_view text = error.traceback();
+  bool any = false;
+  for (size_t at = text.find(kFrame); at != text.npos; at = text.find(kFrame, at)) {
+    at += kFrame.size();
+    if (!text.substr(at).starts_with(kOwn)) return false;
+    any = true;
+  }
+  return any;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -89,6 +105,9 @@ int main(int argc, char** argv) {
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "isopool: %s%s\n", error.what_without_backtrace(),
                  words.pickle.empty() ? " (a torch.package needs --pickle MODULE/RESOURCE)" : "");
+  } catch (const isopool::RemoteError& error) {
+    std::fprintf(stderr, "isopool: %s: %s\n", words.file.c_str(),
+                 isOfLoader(error) ? error.message().c_str() : error.what());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "isopool: %s: %s\n", words.file.c_str(), error.what());
   }

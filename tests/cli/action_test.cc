@@ -88,6 +88,26 @@ TEST(Evict, ForATimeKeepsTheProgramAway) {
   }
 }
 
+TEST(ATime, ThatIsNotAllowedIsRefusedWithWhatIs) {
+  for (const char* wrong : {"0", "-1", "8785h"}) {
+    for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+             {"drain", "--wait", wrong}, {"pause", "1", "--for", wrong}}) {
+      const CommandOutcome outcome = runCommand(words);
+      EXPECT_EQ(outcome.exitCode, 2);
+      EXPECT_TRUE(has(outcome.errors, "the time must be between 1ms and 366 days"))
+          << outcome.errors;
+    }
+  }
+}
+
+TEST(AnAddress, OfAnotherFileThanASocketIsNamedAsSuch) {
+  const std::string folder = runCommand({"--socket", "/tmp", "status"}).errors;
+  EXPECT_TRUE(has(folder, "at /tmp can't be reached: it is a folder, not a socket")) << folder;
+  EXPECT_FALSE(has(folder, "start a supervisor")) << folder;
+  const std::string file = runCommand({"--socket", "/proc/self/exe", "status"}).errors;
+  EXPECT_TRUE(has(file, "it is a regular file, not a socket")) << file;
+}
+
 TEST(Pause, IsShownUntilTheClientIsResumed) {
   const OwnSupervisor supervisor;
   AttachedProgram program(supervisor.address(), "trader");

@@ -89,6 +89,13 @@ def test_a_package_without_its_pickle_says_what_to_give(package: pathlib.Path) -
     assert "loadPackage" in answer.stderr and "--pickle" in answer.stderr
 
 
+def test_a_pickle_that_the_package_lacks_is_one_line(package: pathlib.Path) -> None:
+    answer = run(package, "--pickle", "model/nope.pkl")
+    assert answer.returncode == 1
+    assert answer.stderr.count("\n") == 1, answer.stderr
+    assert "has no pickle model/nope.pkl. Names like it: model/model.pkl" in answer.stderr
+
+
 class Touches:
     """Writes a file when it is loaded, as any code of a pickle could."""
 
