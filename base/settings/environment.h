@@ -9,7 +9,7 @@
 namespace isopool::base {
 
 /// An environment variable has a value that is invalid for its setting:
-/// "NAME=TEXT: 'TEXT' is not 1 or 0".
+/// "NAME=TEXT: 'TEXT' is neither 1 (true, yes, on) nor 0 (false, no, off)".
 class SettingError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -93,7 +93,7 @@ Parsed parseSwitch(std::string_view text) {
   for (const std::string_view no : {"0", "false", "no", "off"}) {
     if (text == no) return SettingValue{0, {}, {}};
   }
-  return quoted(text) + " is not 1 or 0";
+  return quoted(text) + " is neither 1 (true, yes, on) nor 0 (false, no, off)";
 }
 
 Parsed parseList(const Setting& setting, std::string_view text) {

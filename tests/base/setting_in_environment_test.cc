@@ -43,7 +43,9 @@ TEST(SettingInEnvironment, ErrorNamesTheVariableItsTextAndWhatItMayBe) {
     settingInEnvironment("ISOPOOL_CORE_DUMPS", with({{"ISOPOOL_CORE_DUMPS", "maybe"}}));
     FAIL() << "it was not refused";
   } catch (const SettingError& error) {
-    EXPECT_STREQ(error.what(), "ISOPOOL_CORE_DUMPS=maybe: 'maybe' is not 1 or 0");
+    EXPECT_STREQ(error.what(),
+                 "ISOPOOL_CORE_DUMPS=maybe: 'maybe' is neither 1 (true, yes, on) "
+                 "nor 0 (false, no, off)");
   }
 }
 
