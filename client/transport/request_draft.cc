@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "client/program/caller_modes.h"
@@ -68,6 +69,16 @@ void writeUntil(const Deadline& deadline, ipc::PayloadWriter& writer, Write&& wr
   }
 }
 
+// Adds to a refusal which argument it is; `place` makes that text.
+template <typename Place>
+void addArgument(ipc::PayloadWriter& writer, const at::IValue& value, const Place& place) {
+  try {
+    writer.addValue(value);
+  } catch (const ipc::ValueError& error) {
+    throw ipc::ValueError(place() + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 void prepareThread() { draftOfThread(); }
@@ -100,12 +111,14 @@ void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
                     const NamedArguments* kwargs, const Deadline& deadline) {
   writeUntil(deadline, draft.writer, [&](ipc::PayloadWriter& writer) {
     writer.packer().pack_array(static_cast<uint32_t>(args.size()));
-    for (const at::IValue& value : args) writer.addValue(value);
+    for (size_t i = 0; i < args.size(); ++i) {
+      addArgument(writer, args[i], [&] { return "args[" + std::to_string(i) + "]"; });
+    }
     writer.packer().pack_map(kwargs == nullptr ? 0 : static_cast<uint32_t>(kwargs->size()));
     if (kwargs == nullptr) return;
     for (const auto& [name, value] : *kwargs) {
       writer.packer().pack(name);
-      writer.addValue(value);
+      addArgument(writer, value, [&name = name] { return "kwargs['" + name + "']"; });
     }
   });
 }

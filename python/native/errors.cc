@@ -61,7 +61,7 @@ void translate(std::exception_ptr thrown) {
     raise("Error", error);
   } catch (const c10::Error& error) {
     // Without the C++ stack, which does not help a Python user.
-    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+    PyErr_SetObject(PyExc_RuntimeError, toText(error.what_without_backtrace()).ptr());
   }
 }
 

@@ -229,9 +229,11 @@ void defineModel(py::module_& module) {
           "DeadlineExceeded and its worker is killed. run_time: the same, counted from the moment\n"
           "when the call is sent to a worker. idempotent: if its worker dies, the call\n"
           "runs again on another one. tag: a number for the records of calls.")
-      .def_property_readonly("name", &Model::name, "For logs and statistics.")
+      .def_property_readonly(
+          "name", [](const Model& self) { return toText(self.name()); }, "For logs and statistics.")
       .def_property_readonly("_origin", &Model::origin)
-      .def("__repr__", [](const Model& self) { return "<isopool.Model " + self.name() + ">"; });
+      .def("__repr__",
+           [](const Model& self) { return toText("<isopool.Model " + self.name() + ">"); });
 }
 
 }  // namespace isopool::python

@@ -76,15 +76,15 @@ RemoteObject RemoteObject::call(const py::args& args, const py::kwargs& kwargs) 
     anyObject = anyObject || remote;
     objects.push_back(remote ? std::optional(each.cast<const RemoteObject&>().object_)
                              : std::nullopt);
-    values.push_back(remote ? at::IValue() : toValue(each));
+    values.push_back(remote ? at::IValue() : toValue(each, values.size()));
   }
   std::unordered_map<std::string, c10::IValue> named;
   for (const auto& [name, each] : kwargs) {
     if (isRemote(each)) {
       throw py::type_error("an object of a worker can be a positional argument only, not " +
-                           name.cast<std::string>() + "=");
+                           py::repr(name).cast<std::string>());
     }
-    named.emplace(name.cast<std::string>(), toValue(each));
+    named.insert(toNamedValue(name, each));
   }
   if (anyObject && !named.empty()) {
     throw py::type_error("objects of a worker can't be passed beside named arguments");

@@ -21,8 +21,9 @@ using namespace py::literals;
 
 namespace {
 
+// The bytes of the file's name, which need not be UTF-8.
 std::string pathOf(const py::object& path) {
-  return py::module_::import("os").attr("fsdecode")(path).cast<std::string>();
+  return py::module_::import("os").attr("fsencode")(path).cast<std::string>();
 }
 
 size_t workersOf(InterpreterManager& manager) { return manager.allInstances().size(); }

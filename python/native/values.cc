@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "python/native/values.h"
 
-#include <ATen/core/Dict.h>
-#include <ATen/core/List.h>
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/python_parts.h"
 #include "isopool/errors.h"
+#include "python/native/arguments.h"
 #include "python/native/unlocked.h"
 
 namespace isopool::python {
@@ -23,78 +19,37 @@ namespace py = pybind11;
 
 namespace {
 
-at::IValue detached(const at::IValue& value) {
-  if (value.isTensor()) {
-    const at::Tensor& tensor = value.toTensor();
-    return tensor.defined() && tensor.requires_grad() ? tensor.detach() : tensor;
-  }
-  if (value.isTuple()) {
-    std::vector<at::IValue> elements;
-    for (const at::IValue& each : value.toTupleRef().elements()) elements.push_back(detached(each));
-    return c10::ivalue::Tuple::create(std::move(elements));
-  }
-  if (value.isList()) {
-    const auto list = value.toList();
-    c10::impl::GenericList elements(list.elementType());
-    for (const at::IValue& each : value.toListRef()) elements.push_back(detached(each));
-    return elements;
-  }
-  if (value.isGenericDict()) {
-    const auto dict = value.toGenericDict();
-    c10::impl::GenericDict entries(dict.keyType(), dict.valueType());
-    for (const auto& entry : dict) entries.insert(entry.key(), detached(entry.value()));
-    return entries;
-  }
-  return value;
-}
-
-// Values of the types that most arguments have, without the inference, which takes tens of
-// microseconds. Nothing for other types, and for numbers and texts that no value can hold.
-std::optional<at::IValue> simpleValue(py::handle object) {
-  PyObject* raw = object.ptr();
-  if (raw == Py_None) return at::IValue();
-  if (THPVariable_CheckExact(raw)) return detached(at::IValue(THPVariable_Unpack(raw)));
-  if (PyBool_Check(raw)) return at::IValue(raw == Py_True);
-  if (PyFloat_CheckExact(raw)) return at::IValue(PyFloat_AS_DOUBLE(raw));
-  if (PyLong_CheckExact(raw)) {
-    int overflow = 0;
-    const long long number = PyLong_AsLongLongAndOverflow(raw, &overflow);
-    return overflow == 0 ? std::optional(at::IValue(static_cast<int64_t>(number))) : std::nullopt;
-  }
-  if (PyUnicode_CheckExact(raw)) {
-    Py_ssize_t bytes = 0;
-    if (const char* text = PyUnicode_AsUTF8AndSize(raw, &bytes)) {
-      return at::IValue(std::string(text, static_cast<size_t>(bytes)));
-    }
+// The name of an argument is a str of Python, which may have lone surrogates.
+std::string nameOf(py::handle name) {
+  Py_ssize_t size = 0;
+  const char* bytes = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
+  if (bytes == nullptr) {
     PyErr_Clear();
+    throw Error(
+        "the name of an argument has characters (lone surrogates) that UTF-8 can't express: pass "
+        "it by another name");
   }
-  return std::nullopt;
+  return {bytes, static_cast<size_t>(size)};
 }
 
 }  // namespace
 
-at::IValue toValue(py::handle object) {
-  if (auto simple = simpleValue(object)) return *std::move(simple);
-  if (const std::string why = base::repetitionRefusal(object.ptr()); !why.empty()) throw Error(why);
-  // libtorch_python does not export the inference itself, but this Python function calls it.
-  const py::object inferred = py::module_::import("torch._C").attr("_jit_try_infer_type")(object);
-  if (!inferred.attr("success")().cast<bool>()) {
-    throw Error("Tracer cannot infer type of " + py::str(object).cast<std::string>() +
-                "\n:" + inferred.attr("reason")().cast<std::string>());
-  }
-  return detached(torch::jit::toIValue(object, inferred.attr("type")().cast<c10::TypePtr>()));
+at::IValue toValue(py::handle object, size_t index) { return argumentValue(object, index); }
+
+std::pair<std::string, at::IValue> toNamedValue(py::handle name, py::handle object) {
+  return {nameOf(name), argumentValue(object, 0, name)};
 }
 
 std::vector<at::IValue> toValues(const py::tuple& args) {
   std::vector<at::IValue> values;
   values.reserve(args.size());
-  for (const py::handle each : args) values.push_back(toValue(each));
+  for (const py::handle each : args) values.push_back(toValue(each, values.size()));
   return values;
 }
 
 std::unordered_map<std::string, c10::IValue> toNamedValues(const py::dict& kwargs) {
   std::unordered_map<std::string, c10::IValue> values;
-  for (const auto& [name, each] : kwargs) values.emplace(name.cast<std::string>(), toValue(each));
+  for (const auto& [name, each] : kwargs) values.insert(toNamedValue(name, each));
   return values;
 }
 

@@ -7,15 +7,16 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace isopool::python {
 
-/// A Python object as a value for a call. Infers its type as TorchScript's tracer does, and
-/// detaches its tensors. Throws Error if no type fits. Needs the GIL.
-at::IValue toValue(pybind11::handle object);
+/// The argument of a call at a position (index) or of a name, by argumentValue(). Needs the GIL.
+at::IValue toValue(pybind11::handle object, size_t index);
+std::pair<std::string, at::IValue> toNamedValue(pybind11::handle name, pybind11::handle object);
 
-/// The arguments of a call, by toValue().
+/// The arguments of a call.
 std::vector<at::IValue> toValues(const pybind11::tuple& args);
 std::unordered_map<std::string, c10::IValue> toNamedValues(const pybind11::dict& kwargs);
 

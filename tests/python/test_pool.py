@@ -155,7 +155,7 @@ def test_a_parameter_is_sent_without_its_graph(model: isopool.Model) -> None:
 
 @pytest.mark.parametrize("value", [2**70, "\ud800", object()], ids=["number", "text", "object"])
 def test_a_value_that_can_not_be_sent_is_refused(model: isopool.Model, value: object) -> None:
-    with pytest.raises((isopool.Error, RuntimeError, UnicodeError, OverflowError, TypeError)):
+    with pytest.raises(isopool.Error, match="can't be passed"):
         model.method("same")(value)
     assert model.method("same")(1) == 1
 
@@ -291,6 +291,8 @@ def test_a_torchscript_file_needs_no_pickle(pool: isopool.Pool, tmp_path: pathli
 def test_what_can_not_be_loaded_is_refused(
     pool: isopool.Pool, package: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
+    with pytest.raises(RuntimeError, match=r"\\xff\.pt"):  # a file's name need not be UTF-8
+        pool.load(os.fsdecode(b"/missing/\xff.pt"))
     with pytest.raises(RuntimeError, match="missing.pt"):
         pool.load(tmp_path / "missing.pt")
     with pytest.raises(isopool.RemoteError):

@@ -9,6 +9,7 @@
 
 #include "ipc/tensor/routing_allocator.h"
 #include "worker/serve/refusal.h"
+#include "worker/values/simple_values.h"
 
 namespace isopool::worker {
 
@@ -23,7 +24,7 @@ class Search {
   template <typename Found>
   void visit(PyObject* object, int depth, Found&& found) {
     if (depth > kDeepest || ++seen_ > kMostObjects) return;
-    if (THPVariable_Check(object)) {
+    if (isTensor(object)) {
       const at::Tensor& tensor = THPVariable_Unpack(object);
       if (!tensor.has_storage()) return;
       const c10::Storage& storage = tensor.storage();

@@ -32,6 +32,10 @@ int64_t integerOf(PyObject* object) {
 
 }  // namespace
 
+bool isTensor(PyObject* object) {
+  return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass)) != 0;
+}
+
 at::Tensor detached(PyObject* object) {
   const at::Tensor& tensor = THPVariable_Unpack(object);
   return tensor.requires_grad() ? tensor.detach() : tensor;
@@ -46,7 +50,7 @@ c10::TypePtr unified(const c10::TypePtr& known, const c10::TypePtr& next) {
 
 // Checks the types in the tracer's order.
 std::optional<TypedValue> simpleValue(PyObject* object) {
-  if (THPVariable_Check(object)) return TypedValue{detached(object), c10::TensorType::get()};
+  if (isTensor(object)) return TypedValue{detached(object), c10::TensorType::get()};
   if (object == Py_None) return TypedValue{at::IValue(), c10::NoneType::get()};
   if (PyBool_Check(object)) return TypedValue{object == Py_True, c10::BoolType::get()};
   if (PyLong_Check(object)) return TypedValue{integerOf(object), c10::IntType::get()};

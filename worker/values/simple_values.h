@@ -36,6 +36,10 @@ struct TypedValue {
 /// python_error if user code raises.
 std::optional<TypedValue> simpleValue(PyObject* object);
 
+/// True if the object's type is torch.Tensor or derives from it. Runs no code of the object. An
+/// object of which only __class__ says so, such as a mock, has another layout in memory.
+bool isTensor(PyObject* object);
+
 /// The tensor in `object`, which must be a torch.Tensor, without its autograd history.
 at::Tensor detached(PyObject* object);
 
