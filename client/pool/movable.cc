@@ -3,10 +3,12 @@
 
 #include <msgpack.hpp>
 
+#include "base/utf8.h"
 #include "client/pool/replicated_object.h"
 #include "client/pool/worker_steps.h"
 #include "client/program/process_fork.h"
 #include "client/transport/moved_object.h"
+#include "ipc/channel/status_page.h"
 
 namespace isopool::client {
 
@@ -24,11 +26,29 @@ struct MoveSummary {
   uint64_t pickleOffset = 0;
   uint64_t pickleBytes = 0;
   std::vector<uint32_t> packages;
+  std::string name;
 };
+
+// The name comes from a worker: only characters that a log can show, and no more of them than the
+// status pages of the workers have.
+std::string shownName(std::string_view text) {
+  std::string name;
+  while (!text.empty()) {
+    const base::Character next = base::firstCharacter(text);
+    if (name.size() + next.bytes > ipc::kShownNameBytes) break;
+    if (next.valid && !base::isControlCharacter(next.code)) {
+      name += text.substr(0, next.bytes);
+    } else {
+      name += '?';
+    }
+    text.remove_prefix(next.bytes);
+  }
+  return name.empty() ? "moved object" : name;
+}
 
 MoveSummary readSummary(const at::IValue& value) {
   const auto& fields = value.toTupleRef().elements();
-  TORCH_CHECK(fields.size() == 4, "the summary of a moved object must have four fields");
+  TORCH_CHECK(fields.size() == 5, "the summary of a moved object must have five fields");
   MoveSummary summary;
   summary.bytes = static_cast<uint64_t>(fields[0].toInt());
   summary.pickleOffset = static_cast<uint64_t>(fields[1].toInt());
@@ -36,6 +56,7 @@ MoveSummary readSummary(const at::IValue& value) {
   for (const at::IValue& package : fields[3].toTupleRef().elements()) {
     summary.packages.push_back(static_cast<uint32_t>(package.toInt()));
   }
+  summary.name = shownName(fields[4].toStringRef());
   return summary;
 }
 
@@ -48,7 +69,6 @@ std::shared_ptr<const void> keepPackage(const std::shared_ptr<Pool>& pool, base:
 
 ObjectDefinition movedObject(const MovedObject& memory, const MoveSummary& summary) {
   const uint64_t object = newObjectNumber();
-  const std::string name = "moved object";
   msgpack::sbuffer body;
   msgpack::packer(body)
       .pack_array(6)
@@ -57,8 +77,9 @@ ObjectDefinition movedObject(const MovedObject& memory, const MoveSummary& summa
       .pack(summary.pickleOffset)
       .pack(summary.pickleBytes)
       .pack(summary.packages)
-      .pack(name);
-  return {object, ipc::Operation::kDefineMovable, std::string(body.data(), body.size()), name};
+      .pack(summary.name);
+  return {object, ipc::Operation::kDefineMovable, std::string(body.data(), body.size()),
+          summary.name};
 }
 
 }  // namespace
@@ -81,7 +102,8 @@ std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
       readSummary(step(pool, channel, ipc::Operation::kPickle, pickling, deadline));
 
   auto source = std::make_shared<MoveSource>();
-  source->memory = MovedObject::make(connection->writer(), connection->number(), summary.bytes);
+  source->memory =
+      MovedObject::make(connection->writer(), connection->number(), summary.bytes, summary.name);
   for (const uint32_t package : summary.packages) {
     source->others.push_back(keepPackage(session.pool, base::PackageId(package)));
   }

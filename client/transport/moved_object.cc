@@ -32,10 +32,12 @@ struct MovedObject::Registry {
 };
 
 std::shared_ptr<MovedObject> MovedObject::make(std::shared_ptr<ControlWriter> writer,
-                                               uint64_t connection, uint64_t bytes) {
+                                               uint64_t connection, uint64_t bytes,
+                                               std::string name) {
   try {
-    std::shared_ptr<MovedObject> moved(new MovedObject(
-        ArchiveFile::newId(), ipc::createMemoryObject("isopool:moved", bytes), bytes));
+    std::shared_ptr<MovedObject> moved(
+        new MovedObject(ArchiveFile::newId(), ipc::createMemoryObject("isopool:moved", bytes),
+                        bytes, std::move(name)));
     {
       Registry& registry = Registry::instance();
       base::MutexLock lock(registry.mutex);
@@ -56,16 +58,17 @@ std::shared_ptr<MovedObject> MovedObject::find(base::PackageId id) {
   return entry == registry.byId.end() ? nullptr : entry->second.lock();
 }
 
-MovedObject::MovedObject(base::PackageId id, base::Fd object, uint64_t bytes)
+MovedObject::MovedObject(base::PackageId id, base::Fd object, uint64_t bytes, std::string name)
     : id_(id),
       object_(std::move(object)),
+      name_(std::move(name)),
       generation_(forkGeneration()),
       mapping_(ipc::mapShared(object_, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)),
       copied_(mapping_.data(), ipc::roundUpToPages(bytes), nullptr) {}
 
 void MovedObject::announceTo(std::shared_ptr<ControlWriter> writer, uint64_t connection) {
   base::MutexLock lock(mutex_);
-  writer->send(ipc::LoadPackage{id_.value, mapping_.bytes(), "a moved object", /*shared=*/true},
+  writer->send(ipc::LoadPackage{id_.value, mapping_.bytes(), name_, /*shared=*/true},
                {object_.get()});
   writer_ = std::move(writer);
   connection_.store(connection, std::memory_order_relaxed);

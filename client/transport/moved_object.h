@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "base/ids.h"
 #include "base/mutex.h"
@@ -26,11 +27,11 @@ namespace isopool::client {
 /// supervisor die. In a forked child the destructor reports nothing to the supervisor.
 class MovedObject : public std::enable_shared_from_this<MovedObject> {
  public:
-  /// Creates the memory and announces it to the supervisor of the connection with this number, to
-  /// which `writer` writes. Does not wait until the workers have it: a worker waits for it when a
-  /// request refers to it. Throws Error if there is no memory.
+  /// Creates the memory and announces it, with the object's name, to the supervisor of the
+  /// connection with this number, to which `writer` writes. Does not wait until the workers have
+  /// it: a worker waits for it when a request refers to it. Throws Error if there is no memory.
   static std::shared_ptr<MovedObject> make(std::shared_ptr<ControlWriter> writer,
-                                           uint64_t connection, uint64_t bytes);
+                                           uint64_t connection, uint64_t bytes, std::string name);
   /// Announces the memory to another supervisor: from here on the workers of that connection have
   /// it.
   void announceTo(std::shared_ptr<ControlWriter> writer, uint64_t connection);
@@ -58,10 +59,11 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   struct Registry;
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-  MovedObject(base::PackageId id, base::Fd object, uint64_t bytes);
+  MovedObject(base::PackageId id, base::Fd object, uint64_t bytes, std::string name);
 
   const base::PackageId id_;
   const base::Fd object_;
+  const std::string name_;
   std::atomic<uint64_t> connection_{0};
   const uint32_t generation_;  // see forkGeneration()
   ipc::Mapping mapping_;

@@ -7,7 +7,8 @@ import importlib.resources
 import itertools
 import os
 import queue
-from collections.abc import Iterable, Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from isopool import _native
@@ -33,7 +34,7 @@ def by_value(source: Any) -> tuple[str, tuple[Any, ...]] | None:
             )
         from isopool.worker import payload  # needs cloudpickle, which models of files do not
 
-        return "Model", tuple(payload.dumps(source, _native.tensor_of))
+        return "Model", (name_of(source), *payload.dumps(source, _native.tensor_of))
     path, colon, name = os.fsdecode(source).rpartition(":")
     if not colon or not path.endswith(".py"):
         return None
@@ -42,6 +43,13 @@ def by_value(source: Any) -> tuple[str, tuple[Any, ...]] | None:
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path}: there is no such file")
     return "FromFile", (os.path.abspath(path), name)
+
+
+def name_of(source: Callable[..., Any]) -> str:
+    """The name of a model that is an object of the program: that of a function or class, else that of its type."""
+    named = source if isinstance(source, type | types.FunctionType | types.BuiltinFunctionType) else type(source)
+    name = f"{named.__module__}:{named.__qualname__}" if named.__module__ else named.__qualname__
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def map_model(model: _native.Model, items: Iterable[Any], lookahead: int | None, ordered: bool) -> Iterator[Any]:

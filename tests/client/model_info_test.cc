@@ -93,12 +93,12 @@ TEST(ModelInformation, OfACompiledModelHasItsArguments) {
   EXPECT_EQ(model.inputs.size(), 2u);
 }
 
-TEST(ModelInformation, OfAMovedObjectHasNoFile) {
+TEST(ModelInformation, OfAMovedObjectHasItsTypesNameAndNoFile) {
   InterpreterSession session = sharedManager().acquireOne();
   const ReplicatedObj moved =
       session.createMovable(session.global("torch", "arange")({at::IValue(10)}));
   const ModelInfo model = moved.info();
-  EXPECT_EQ(model.name, "moved object");
+  EXPECT_EQ(model.name, "torch:Tensor");
   EXPECT_EQ(model.file, "");
   EXPECT_EQ(model.bytes, 0u);
 }

@@ -102,6 +102,9 @@ TEST(Movable, AModelIsMovedFromASessionOfItsOwnAsWellAsFromItsPackages) {
   InterpreterSession other = sessionOn(1);
   EXPECT_EQ(moved.toObj(&other).attr("mark").toIValue().toInt(), 41);
   EXPECT_GT(Subject(moved).number("pid"), 0);
+  EXPECT_EQ(moved.name(), object.name());
+  EXPECT_EQ(session.createMovable(session.global("builtins", "len")).name(),
+            "builtins:builtin_function_or_method");
 }
 
 TEST(Movable, ItsPackageMayBeClosedAndItIsStillUnpickledByAReplacement) {

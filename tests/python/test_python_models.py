@@ -2,6 +2,7 @@
 """Models that are Python objects, and the other ways to call a model: aio, map, stream, session."""
 
 import asyncio
+import functools
 import itertools
 import os
 import pathlib
@@ -112,6 +113,18 @@ def app(tmp_path: pathlib.Path) -> str:
 @pytest.mark.parametrize("name", ["factory", "Model"])
 def test_a_factory_of_a_file_makes_the_model(pool: isopool.Pool, app: str, name: str) -> None:
     assert pool.load(f"{app}:{name}")(2) == 42
+
+
+def test_a_model_by_value_has_the_name_of_its_function_or_type(pool: isopool.Pool, app: str) -> None:
+    assert pool.load(f"{app}:factory").name == "app.py:factory"
+    assert pool.load(Net()).name == f"{__name__}:Net"
+    assert pool.load(mapped_file).name == f"{__name__}:mapped_file"
+    assert pool.load(functools.partial(mapped_file, 1)).name == "functools:partial"
+    named = lambda: 1  # noqa: E731
+    named.__qualname__ = "a\n\ud800" + "b" * 200
+    model = pool.load(named)
+    assert model.name == f"{__name__}:a?\\ud800" + "b" * (96 - len(__name__) - 9)
+    assert model() == 1 and model.name in {each.name for each in pool.statistics().models}
 
 
 def test_what_is_no_model_is_refused_with_its_reason(pool: isopool.Pool, app: str) -> None:

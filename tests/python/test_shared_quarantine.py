@@ -225,7 +225,9 @@ def test_a_model_by_value_that_crashes_when_it_is_made_or_first_called_is_in_qua
             # A worker that had the model before the quarantine may still be called.
             assert deaths is not None and 4 <= deaths <= 6, (tmp_path / "log").read_text()[-5000:]
     log = (tmp_path / "log").read_text()
-    assert "while it ran model 'moved object' of client " in log, log[-5000:]
+    for name in ("dies_when_made", "aborts"):
+        assert f"while it ran model 'app.py:{name}' of client " in log, log[-5000:]
+        assert f"its model 'app.py:{name}' ended 4 workers in a row" in log, log[-5000:]
 
 
 def test_a_session_that_crashes_after_a_call_puts_its_program_in_no_quarantine(

@@ -29,7 +29,11 @@ SharedRange = tuple[int, int, int]  # memory of an object that was moved before:
 class Move:
     """The state of a move: the object's pickle, and the storages that its memory is to hold."""
 
-    def __init__(self, obj: object, importers: Importers, shared: Sequence[SharedRange]) -> None:
+    def __init__(
+        self, obj: object, importers: Importers, shared: Sequence[SharedRange], model: str
+    ) -> None:
+        self._name = model or _name_of(obj)
+        _isopool.make_model(self._name)
         self._importers = {
             importer._mangler.parent_name(): (number, importer)
             for number, importer in importers.items()
@@ -44,10 +48,11 @@ class Move:
     def pickle_offset(self) -> int:
         return _aligned(self._end)
 
-    def summary(self) -> tuple[int, int, int, tuple[int, ...]]:
-        """Bytes of memory needed, offset and length of the pickle there, packages referred to."""
+    def summary(self) -> tuple[int, int, int, tuple[int, ...], str]:
+        """Bytes of memory needed, offset and length of the pickle there, packages referred to, name."""
         size = len(self.pickle)
-        return self.pickle_offset + size, self.pickle_offset, size, tuple(sorted(self.packages))
+        packages = tuple(sorted(self.packages))
+        return self.pickle_offset + size, self.pickle_offset, size, packages, self._name
 
     def place(self, storage: UntypedStorage) -> tuple[int, int, int]:
         """Package (0: the object's own memory), offset and length of a storage."""
@@ -177,6 +182,21 @@ def receive(
 ) -> object:
     """Unpickles a moved object over its own memory and that of other moved objects."""
     return _Unpickler(io.BytesIO(data), {**memories, 0: own}, importers).load()
+
+
+def _name_of(obj: object) -> str:
+    """The object's name for logs: that which it has for them, else that of its type."""
+    state = getattr(obj, "__dict__", None)
+    given = state.get("isopool_model_name") if type(state) is dict else None
+    if type(given) is str:
+        return given
+    kind = obj if isinstance(obj, type | FunctionType) else type(obj)
+    module, name = getattr(kind, "__module__", None), getattr(kind, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str):
+        return ""
+    if module.startswith("<torch_package_"):
+        module = module.partition(".")[2]
+    return f"{module}:{name}".encode("utf-8", "backslashreplace").decode()
 
 
 def _tensors_by_storage() -> tuple[Counter[int], set[int]]:

@@ -105,7 +105,7 @@ CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping d
       models_(statusPage_),
       runner_(*this, copies_, sandbox, models_),
       fitness_(sandbox) {
-  setIsopoolModuleWorker(epoch_, copies_);
+  setIsopoolModuleWorker(epoch_, copies_, models_);
 }
 
 void CallLoop::run() {
@@ -149,6 +149,7 @@ bool CallLoop::serveNext() {
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
   threads_.ranCodeOf(channel.memory->client);
+  models_.unnameMade();
   statusPage_.runningClient.store(0, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageIdleStored);
   if (served == CallRunner::Served::kCall) turns_.served(channel.turns);

@@ -23,6 +23,7 @@ using MappingOwner = std::shared_ptr<const ipc::Mapping>;
 
 base::Epoch workerEpoch;
 const CopyCounts* workerCopies = nullptr;
+ShownModels* workerModels = nullptr;
 
 constexpr std::array<const char*, CopyCounts::kReasons> kReasonNames = [] {
   std::array<const char*, CopyCounts::kReasons> names{};
@@ -109,6 +110,14 @@ PyObject* armCrashPointFromPython(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
+PyObject* makeModelFromPython(PyObject*, PyObject* name) {
+  if (!alive()) return nullptr;
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text == nullptr) return nullptr;
+  if (workerModels != nullptr) workerModels->runMade(text);
+  Py_RETURN_NONE;
+}
+
 bool within(const ipc::Mapping& mapping, uint64_t offset, uint64_t bytes) {
   return offset <= mapping.bytes() && bytes <= mapping.bytes() - offset;
 }
@@ -182,7 +191,7 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
                                    kHeaderBytes);
 }
 
-std::array<PyMethodDef, 12> methods = {{
+std::array<PyMethodDef, 13> methods = {{
     {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
     {"append_to_crash_log", &appendToCrashLogFromPython, METH_O,
      "Keeps bytes for this worker's crash log."},
@@ -195,6 +204,9 @@ std::array<PyMethodDef, 12> methods = {{
      "Bytes of tensors that this worker copied, by reason."},
     {"arm_crash_point", &armCrashPointFromPython, METH_VARARGS,
      "arm_crash_point(name, nth=1): dies there, the nth time. For tests."},
+    {"make_model", &makeModelFromPython, METH_O,
+     "make_model(name): the running call makes a model of this name; the report of a death says "
+     "so."},
     {"package_tensor", &packageTensor, METH_VARARGS,
      "package_tensor(package, offset, numel, dtype): a tensor over a package's private mapping."},
     {"package_header", &packageHeader, METH_VARARGS,
@@ -225,8 +237,10 @@ PyObject* createIsopoolModule() {
   return module && addModelFunctions(module.get()) ? module.release() : nullptr;
 }
 
-void setIsopoolModuleWorker(base::Epoch epochOfWorker, const CopyCounts& copies) {
+void setIsopoolModuleWorker(base::Epoch epochOfWorker, const CopyCounts& copies,
+                            ShownModels& models) {
   workerEpoch = epochOfWorker;
+  workerModels = &models;
   workerCopies = &copies;
 }
 

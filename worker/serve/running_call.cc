@@ -199,6 +199,12 @@ ShownModels::Name RunningCall::modelName(size_t index) const {
   return name;
 }
 
+std::string_view RunningCall::modelOf(const ClientLink& channel, size_t index) const {
+  const auto owner = channel.handles.ownerOf(base::HandleId(reader_->integer(index)));
+  const NumberedObject* model = owner ? channel.objects.entry(*owner) : nullptr;
+  return model == nullptr ? std::string_view() : models_.text(model->model);
+}
+
 PyRef RunningCall::attributeOf(ClientLink& channel, PyObject* owner, PyObject* name) const {
   PyRef value;
   {

@@ -105,6 +105,8 @@ class RunningCall {
   /// The name at `index` of the object that this call defines, which the status page shows from now
   /// on. A client of the protocol before version 4 sends none.
   ShownModels::Name modelName(size_t index) const;
+  /// The name of the model to which the object of that handle belongs; empty if there is none.
+  std::string_view modelOf(const ClientLink& channel, size_t index) const;
   base::HandleId newHandle(size_t index) const { return base::HandleId(reader_->integer(index)); }
 
   /// An attribute of a Python object, in the caller's modes. Throws PythonRaised.

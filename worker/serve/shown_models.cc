@@ -26,6 +26,12 @@ ShownModels::Name ShownModels::add(std::string_view name) {
   return {this, static_cast<uint32_t>(place) + 1};
 }
 
+std::string_view ShownModels::text(const Name& name) const noexcept {
+  if (name.models_ == nullptr) return {};
+  const char* shown = page_.models[name.number_ - 1];
+  return {shown, ::strnlen(shown, ipc::kShownNameBytes)};
+}
+
 void ShownModels::remove(uint32_t number) noexcept {
   const size_t place = number - 1;
   if (--objects_[place] != 0) return;

@@ -44,10 +44,19 @@ class ShownModels {
   ShownModels& operator=(const ShownModels&) = delete;
 
   Name add(std::string_view name);
+  /// As the page has it; empty if it names no model.
+  std::string_view text(const Name& name) const noexcept;
   /// A call of this model runs from now on.
   void run(const Name& name) noexcept {
     page_.model.store(name.models_ != nullptr ? name.number_ : 0, std::memory_order_relaxed);
   }
+  /// The running call makes a model of this name, which is in the page until unnameMade().
+  void runMade(std::string_view name) {
+    made_ = Name();  // first: its place may be the only one
+    made_ = add(name);
+    run(made_);
+  }
+  void unnameMade() noexcept { made_ = Name(); }
   /// A call of no model runs from now on.
   void runNone() noexcept { page_.model.store(0, std::memory_order_relaxed); }
 
@@ -56,6 +65,7 @@ class ShownModels {
 
   ipc::WorkerStatusPage& page_;
   std::array<uint32_t, ipc::kShownModels> objects_{};  // that have the name; 0: it is free
+  Name made_;                                          // last: its destructor needs the others
 };
 
 }  // namespace isopool::worker

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import _isopool  # type: ignore[import-not-found]  # of the workers
 import torch
 
 from . import payload
@@ -16,6 +17,7 @@ class _ByValue:
     """Calls and attributes are those of the object that it holds."""
 
     _callable: Callable[..., Any]
+    isopool_model_name: str  # in logs and statistics: worker/python/moving.py reads it
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._callable(*args, **kwargs)
@@ -26,16 +28,25 @@ class _ByValue:
         return getattr(self._callable, name)
 
 
+# No method of the class, which would hide one of the model's.
+def _set_name(model: _ByValue, name: str) -> None:
+    """Call it before code of the model runs."""
+    model.isopool_model_name = name
+    _isopool.make_model(name)
+
+
 class Model(_ByValue):
     """A callable of the program, by value. Its pickle is the payload, whose tensors all workers share."""
 
-    def __init__(self, *parts: str | torch.Tensor) -> None:
-        self.__setstate__(payload.owned(parts))
+    def __init__(self, name: str, *parts: str | torch.Tensor) -> None:
+        self.__setstate__((name, payload.owned(parts)))
 
-    def __getstate__(self) -> payload.Parts:
-        return self._parts
+    def __getstate__(self) -> tuple[str, payload.Parts]:
+        return self.isopool_model_name, self._parts
 
-    def __setstate__(self, parts: payload.Parts) -> None:
+    def __setstate__(self, state: tuple[str, payload.Parts]) -> None:
+        name, parts = state
+        _set_name(self, name)
         self._parts = parts
         self._callable = payload.loads(parts)
 
@@ -52,6 +63,7 @@ class FromFile(_ByValue):
     def __setstate__(self, place: tuple[str, str]) -> None:
         self._place = place
         path, name = place
+        _set_name(self, f"{os.path.basename(path)}:{name}")
         module = _module(path)
         if not hasattr(module, name):
             raise AttributeError(f"{path} has no function or class {name}")

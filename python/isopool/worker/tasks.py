@@ -102,6 +102,7 @@ class TaskRunner:
     """
 
     def __init__(self, most_tasks: int, authkey: str, *initializer: str | torch.Tensor) -> None:
+        self.isopool_model_name = "isopool.Executor"
         self._most_tasks = most_tasks
         self._authkey = bytes.fromhex(authkey)
         self._initializer = payload.owned(initializer)

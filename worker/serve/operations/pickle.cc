@@ -2,6 +2,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "worker/python/interpreter.h"
@@ -30,9 +31,13 @@ void pickle(RunningCall& call, ClientLink& channel) {
       setNumbered(importers, package->id(), PyRef::share(importer));
     }
   }
+  // Of an object that belongs to a model, the model's name.
+  const std::string_view model = call.modelOf(channel, 0);
+  const PyRef name = orRaised(PyRef::steal(
+      PyUnicode_DecodeUTF8(model.data(), static_cast<Py_ssize_t>(model.size()), "replace")));
   const PyRef makeMove = orRaised(workerFunction("moving", "Move"));
-  PyRef move = orRaised(PyRef::steal(
-      PyObject_CallFunctionObjArgs(makeMove.get(), moved, importers.get(), ranges.get(), nullptr)));
+  PyRef move = orRaised(PyRef::steal(PyObject_CallFunctionObjArgs(
+      makeMove.get(), moved, importers.get(), ranges.get(), name.get(), nullptr)));
   const PyRef summary = orRaised(PyRef::steal(PyObject_CallMethod(move.get(), "summary", nullptr)));
   flushOutput();
   channel.handles.set(call.newHandle(1), std::move(move));
