@@ -150,7 +150,9 @@ const Setting kTable[] = {
      .least = 1,
      .most = kDay,
      .group = SettingGroup::kTimeouts,
-     .description = "How long a forked worker may take until it serves"},
+     .description = "How long a forked worker may take until it serves",
+     .more = "Also how long a worker of a shared supervisor may take until it has attached or "
+             "detached a program: a worker that takes longer is killed."},
     {.key = "stopped_timeout",
      .flag = "--stopped-timeout",
      .variable = "ISOPOOL_STOPPED_TIMEOUT",

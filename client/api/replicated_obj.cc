@@ -57,8 +57,8 @@ Obj ownReplicaIn(const SessionImpl& session, const ReplicatedObjImpl& object,
                  const client::Deadline& deadline) {
   if (object.definition.operation != ipc::Operation::kDefineObject) {
     throw Error(
-        "an object of createMovable() shares its tensors with all workers: a session can't "
-        "have a replica of its own of it");
+        "a model by value (an object of createMovable(), in Python a function or 'app.py:factory') "
+        "shares its tensors with all workers: a session can't have a replica of its own of it");
   }
   client::Pool& pool = *session.pool;
   client::WorkerLink& channel = *session.channel;

@@ -115,7 +115,8 @@ struct PoolOptions {
   std::chrono::milliseconds zygoteTimeout{std::chrono::minutes(2)};
   /// How long the fork of one worker may take (fork_timeout).
   std::chrono::milliseconds forkTimeout{std::chrono::seconds(5)};
-  /// How long a forked worker may take until it serves (worker_timeout).
+  /// How long a forked worker may take until it serves, and a worker of a shared supervisor until
+  /// it has attached or detached a program (worker_timeout).
   std::chrono::milliseconds workerTimeout{std::chrono::seconds(30)};
   /// How long a signal (SIGSTOP) may stop a worker (stopped_timeout). Then the worker is killed and
   /// replaced, and its call throws WorkerLost. 0: no limit.

@@ -107,8 +107,8 @@ class ISOPOOL_EXPORT ReplicatedObj {
               const CallOptions& options = {}) const;
 
   /// What statistics and records call it: "bert.pt:model/model.pkl" for an object of a package,
-  /// "resnet.onnx" for a model's file, "models.pt2:small" for one of several in it. For an object of
-  /// createMovable() the name of the model to which it belonged, else that of its type
+  /// "resnet.onnx" for a model's file, "models.pt2:small" for one of several in it. For an object
+  /// of createMovable() the name of the model to which it belonged, else that of its type
   /// ("torch:Tensor") or of the function that it is ("app:factory").
   const std::string& name() const;
   /// What the model is and what it takes. Asks a worker, which loads the object if it has not.

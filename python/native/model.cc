@@ -211,7 +211,10 @@ void defineModel(py::module_& module) {
       .def(
           "session", &Model::session, py::kw_only(), py::arg("own_replica") = false,
           "with model.session() as s: calls of s run in one worker and see the state that earlier\n"
-          "ones left. own_replica: a state that no other call sees.")
+          "ones left. own_replica: a state that no other call sees; only for models that were\n"
+          "loaded from a model's file, not for functions, other objects and 'app.py:factory'.\n"
+          "A tensor of pool.empty() that the model keeps after a call stays the caller's memory:\n"
+          "both see what the other one writes to it, unless the model keeps a clone().")
       .def_property_readonly("workers", &Model::workers, "How many workers its pool has.")
       .def("call_on_all", &Model::callOnAll,
            "Makes the same call on every worker at the same time; a list of their results.")
