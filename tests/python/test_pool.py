@@ -202,6 +202,13 @@ def test_options_of_a_call_belong_to_the_model_that_has_them(model: isopool.Mode
     with pytest.raises(isopool.DeadlineExceeded):
         hurried(0.0)
     assert model.method("sleep")(0.0) == 0.0
+    deep: object = 1
+    for _ in range(300000):
+        deep = [deep]
+    for wrong in (deep, "\ud800"):
+        with pytest.raises(TypeError, match="timeout is a number of seconds or a timedelta, not "):
+            model.with_options(timeout=wrong)
+    assert model.with_options(timeout=10**400).method("same")(1) == 1
     with pytest.raises(TypeError, match="timeout is a number of seconds"):
         model.with_options(timeout="soon")
 

@@ -12,7 +12,6 @@
 #include "worker/backends/script_weights.h"
 #include "worker/memory/package_capsule.h"
 #include "worker/python/interpreter.h"
-#include "worker/values/simple_values.h"
 
 namespace isopool::worker {
 
@@ -38,7 +37,7 @@ bool readTensors(PyObject* list, std::vector<at::Tensor>& tensors) {
   if (!fast) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
     PyObject* each = PySequence_Fast_GET_ITEM(fast.get(), i);
-    if (!isTensor(each)) {
+    if (!THPVariable_Check(each)) {
       PyErr_Format(PyExc_TypeError, "a tensor is wanted, not %s", Py_TYPE(each)->tp_name);
       return false;
     }
