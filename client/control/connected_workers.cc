@@ -109,7 +109,7 @@ bool ConnectedWorkers::anotherPreparesLocked(const WorkerLink& channel) const {
   if (!welcome_.shared) return false;
   return std::any_of(channels_.begin(), channels_.end(), [&](const auto& entry) {
     const WorkerLink& other = *entry.second;
-    return &other != &channel && !other.dead() && other.hasUnawaitedWork();
+    return &other != &channel && !other.dead() && other.makesObjectsAhead();
   });
 }
 

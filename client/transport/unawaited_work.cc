@@ -26,11 +26,20 @@ bool UnawaitedWork::runsOurs() const {
 bool UnawaitedWork::any() const {
   const uint64_t last = last_.load(std::memory_order_relaxed);
   if (last == 0) return false;
-  const uint32_t taken = memory_.end().peer().submissionHead.load(std::memory_order_acquire);
-  const auto left = static_cast<int32_t>(static_cast<uint32_t>(last) - taken);
-  if (left > 0 || (left == 0 && runsOurs())) return true;
+  if (!isDone(last)) return true;
   done(last);
   return false;
+}
+
+bool UnawaitedWork::makesObjects() const {
+  const uint64_t last = lastDefinition_.load(std::memory_order_relaxed);
+  return last != 0 && !isDone(last);
+}
+
+bool UnawaitedWork::isDone(uint64_t sequence) const {
+  const uint32_t taken = memory_.end().peer().submissionHead.load(std::memory_order_acquire);
+  const auto left = static_cast<int32_t>(static_cast<uint32_t>(sequence) - taken);
+  return left < 0 || (left == 0 && !runsOurs());
 }
 
 uint64_t UnawaitedWork::taken(uint64_t published) const {

@@ -52,11 +52,16 @@ class UnawaitedWork {
   /// True if some of it is not done. Any thread. Reads the worker's memory only if there may be
   /// such work.
   bool any() const;
+  /// True if the worker makes objects for this process before a call needs them. The same.
+  bool makesObjects() const;
 
   // The other members need the lock under which requests are published.
 
   /// Notes whether the request is clean-up work or a preparation that no call waits for.
   void published(uint64_t sequence, ipc::Operation operation, bool notification) {
+    const bool defines =
+        operation == ipc::Operation::kDefineObject || operation == ipc::Operation::kDefineMovable;
+    if (notification && defines) lastDefinition_.store(sequence, std::memory_order_relaxed);
     mark(cleanups_, sequence, notification && isCleanup(operation));
     mark(preparations_, sequence, notification && ipc::isPreparation(operation));
   }
@@ -96,17 +101,19 @@ class UnawaitedWork {
     return (bits >> (sequence % 64) & 1) != 0;
   }
   void done(uint64_t last) const;
+  bool isDone(uint64_t sequence) const;
   bool runsOurs() const;
   std::optional<Blocked> blockedNow(uint64_t published, uint64_t taken) const;
 
   WorkerMemory& memory_;
   std::chrono::nanoseconds limit_{0};
   std::shared_ptr<UnawaitedWatch> watch_;
-  uint64_t client_ = 0;                    // 0: the worker serves this process only
-  mutable std::atomic<uint64_t> last_{0};  // the last request of such work; 0: all is done
-  uint64_t cleanups_ = 0;                  // bit n % 64: request n is clean-up work
-  uint64_t preparations_ = 0;              // the same of preparations that no call waits for
-  uint64_t seenTaken_ = 0;                 // taken() at the last look
+  uint64_t client_ = 0;                      // 0: the worker serves this process only
+  mutable std::atomic<uint64_t> last_{0};    // the last request of such work; 0: all is done
+  std::atomic<uint64_t> lastDefinition_{0};  // the last notification that makes an object; 0: none
+  uint64_t cleanups_ = 0;                    // bit n % 64: request n is clean-up work
+  uint64_t preparations_ = 0;                // the same of preparations that no call waits for
+  uint64_t seenTaken_ = 0;                   // taken() at the last look
   std::optional<std::chrono::nanoseconds> blockedSince_;
 };
 

@@ -142,9 +142,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   uint32_t load() const;
   /// The number of requests that threads wait for.
   uint32_t awaited() const;
-  /// True if the worker has work of this process that no thread waits for. Reads the worker's
+  /// True if the worker makes objects for this process before a call needs them. Reads the worker's
   /// memory.
-  bool hasUnawaitedWork() const { return unawaited_.any(); }
+  bool makesObjectsAhead() const { return unawaited_.makesObjects(); }
   /// True if a request has waited too long behind the running one, and none was answered since.
   bool held() const { return held_.load(std::memory_order_relaxed); }
   /// Kills the worker if it has run clean-up work, or kept requests waiting while it ran none, for

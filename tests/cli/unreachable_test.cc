@@ -71,7 +71,7 @@ TEST_F(Unreachable, AbandonedSocketIsReported) {
 
 TEST_F(Unreachable, AFileIsNoSupervisor) {
   std::ofstream(path()) << "text";
-  expectFailure(status(), "no process listens there");
+  expectFailure(status(), "it is a regular file, not a socket");
 }
 
 TEST_F(Unreachable, TooLongPathIsReported) {

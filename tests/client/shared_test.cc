@@ -269,7 +269,10 @@ TEST_F(Shared, ADroppedObjectIsAlsoReleasedByTheSpare) {
     ASSERT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
       return report.workers.size() == 2 &&
              std::all_of(report.workers.begin(), report.workers.end(), [](const auto& worker) {
-               return worker.clients == 1 && (worker.state == "serving" || worker.state == "spare");
+               if (worker.clients != 1) return false;
+               return worker.state == "serving" ||
+                      (worker.state == "spare" && worker.runningClient == 0 &&
+                       !worker.models.empty());
              });
     }));
   };
