@@ -600,8 +600,10 @@ void WorkerGroup::watchCallTimes(bool continues) {
 void WorkerGroup::released(Epoch epoch, ClientId client) {
   const auto found = retiring_.find(epoch);
   if (found != retiring_.end()) found->second.released.insert(client);
-  // By now the worker may serve the member again.
   if (left_.erase({epoch, client}) == 0 || found != retiring_.end()) return;
+  // By now the worker may serve the member again.
+  const auto member = members_.find(client);
+  if (member != members_.end() && usesWorker(*member->second, epoch)) return;
   if (Worker* worker = find(epoch)) worker->detach(client);
 }
 
