@@ -88,12 +88,7 @@ c10::Storage BorrowedStorages::home(const std::shared_ptr<ChannelMemory>& memory
 
 void BorrowedStorages::read(const InputSegment& segment, uint64_t offset, std::span<std::byte> to) {
   const std::byte* from = segment.mapping.data() + offset;
-  bool mayBePrivate = false;
-  if (pagesCount_.load(std::memory_order_relaxed) != 0) {
-    base::MutexLock lock(mutex_);
-    mayBePrivate = pagesAt(from, to.size()) != nullptr;
-  }
-  if (!mayBePrivate) {
+  if (!hasPagesAt(from, to.size())) {
     std::memcpy(to.data(), from, to.size());
     return;
   }
@@ -138,6 +133,10 @@ bool BorrowedStorages::earlierCallHas(const std::byte* begin, size_t bytes) {
     groupPages();
     groupedCall_ = call_ - 1;
   }
+  return hasPagesAt(begin, bytes);
+}
+
+bool BorrowedStorages::hasPagesAt(const std::byte* begin, size_t bytes) {
   if (pagesCount_.load(std::memory_order_relaxed) == 0) return false;
   base::MutexLock lock(mutex_);
   return pagesAt(begin, bytes) != nullptr;

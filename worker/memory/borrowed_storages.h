@@ -86,6 +86,7 @@ class BorrowedStorages {
   void unlink(BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
   BorrowedPages* pagesAt(const std::byte* begin, size_t bytes) ISOPOOL_REQUIRES(mutex_);
   bool earlierCallHas(const std::byte* begin, size_t bytes);
+  bool hasPagesAt(const std::byte* begin, size_t bytes);
   void groupPages() ISOPOOL_REQUIRES(mutex_);
   bool leavePages(BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
   bool privatise(ChannelMemory& memory, BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
