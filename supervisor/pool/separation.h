@@ -42,7 +42,8 @@ class Separation {
 
   /// True if some clients may not use some slots.
   bool active() const { return !suspects_.empty() || !apart_.empty(); }
-  const std::set<ClientId>& suspects() const { return suspects_; }
+  /// True if the client is a suspect or apart.
+  bool concerns(ClientId client) const { return isApart(client) || suspects_.count(client) != 0; }
   bool isApart(ClientId client) const { return apart_.count(client) != 0; }
   /// Those of the slots 0 to `slots` - 1 that the client may use; in order, never empty unless
   /// `slots` is 0.

@@ -396,11 +396,8 @@ ExitKind Worker::exitKindNow() const {
 }
 
 bool Worker::ranCodeOfOthers(ClientId client) const {
-  const auto isOther = [&](ClientId each) { return each != client; };
-  return std::any_of(ranForgotten_.begin(), ranForgotten_.end(), isOther) ||
-         std::any_of(attachments_.begin(), attachments_.end(), [&](const auto& entry) {
-           return isOther(entry.first) && entry.second.ranCode();
-         });
+  const std::set<ClientId> ran = clientsThatRan();
+  return ran.size() > ran.count(client);
 }
 
 std::set<ClientId> Worker::clientsThatRan() const {

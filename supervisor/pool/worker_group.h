@@ -183,9 +183,7 @@ class WorkerGroup : private SlotTableEffects {
     return holds_.quarantineOf(client, services_.loop.now());
   }
   /// True while the member is kept on slots of its own, see Separation.
-  bool keptApart(ClientId client) const {
-    return separation_.isApart(client) || separation_.suspects().count(client) != 0;
-  }
+  bool keptApart(ClientId client) const { return separation_.concerns(client); }
   /// Members in quarantine.
   uint64_t quarantinedClients() const { return holds_.quarantined(services_.loop.now()); }
 
@@ -223,6 +221,8 @@ class WorkerGroup : private SlotTableEffects {
   void describeOrigin(const Worker& worker, DeathReport& report) const;
   void settleOrigin(const Worker& worker, const ExitStatus& how, DeathReport& report) const;
   void countAgainstMembers(const Worker& worker, const DeathReport& report, const ExitStatus& how);
+  bool crashedInItsCall(const Worker& worker, const DeathReport& report,
+                        const ExitStatus& how) const;
   bool mayBeOfAnyClient(const Worker& worker, const DeathReport& report,
                         const ExitStatus& how) const;
   void separate(const Worker& worker);

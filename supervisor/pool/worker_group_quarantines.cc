@@ -65,6 +65,13 @@ void WorkerGroup::describeOrigin(const Worker& worker, DeathReport& report) cons
                          : "client " + std::to_string(client.value) + ", which has left");
 }
 
+// The thread of the call that ran has crashed, by the worker's crash log.
+bool WorkerGroup::crashedInItsCall(const Worker& worker, const DeathReport& report,
+                                   const ExitStatus& how) const {
+  return report.origin.kind == Kind::kCall && worker.deathCause() == DeathCause::kUnknown &&
+         causeOf(how) == DeathCause::kCrash && crashedInCall(worker.crashLog());
+}
+
 // Where code of other programs has run, a thread that it left may have ended the worker, whatever
 // ran then. So such a death counts only if the thread of the call crashed.
 void WorkerGroup::settleOrigin(const Worker& worker, const ExitStatus& how,
@@ -72,9 +79,7 @@ void WorkerGroup::settleOrigin(const Worker& worker, const ExitStatus& how,
   const std::vector<ClientId>& named = report.origin.clients;
   const auto isSharedWithOthers = [&](ClientId client) { return worker.ranCodeOfOthers(client); };
   if (std::none_of(named.begin(), named.end(), isSharedWithOthers)) return;
-  const bool crashed =
-      worker.deathCause() == DeathCause::kUnknown && causeOf(how) == DeathCause::kCrash;
-  if (report.origin.kind == Kind::kCall && crashed && crashedInCall(worker.crashLog())) return;
+  if (crashedInItsCall(worker, report, how)) return;
   std::erase_if(report.suspects, isSharedWithOthers);
   if (report.origin.kind == Kind::kInvalid) return;
   report.whose += "; code of other programs had run in it, too, so it may have been theirs";
@@ -107,7 +112,7 @@ bool WorkerGroup::mayBeOfAnyClient(const Worker& worker, const DeathReport& repo
   const bool itself = worker.deathCause() == DeathCause::kUnknown;
   switch (itself ? causeOf(how) : worker.deathCause()) {
     case DeathCause::kCrash:
-      return report.origin.kind != Kind::kCall || !crashedInCall(worker.crashLog());
+      return !crashedInItsCall(worker, report, how);
     case DeathCause::kExit:
     case DeathCause::kForbiddenCall:
     case DeathCause::kSignal:
