@@ -25,7 +25,8 @@ constexpr uint32_t kFirstProtocolWithActions = 4;
 
 [[noreturn]] void failToConnect(const std::string& address, int error) {
   std::string text = "the supervisor at " + base::terminalText(address) + " can't be reached: ";
-  if (const std::string kind = base::otherFileAt(address); error == ECONNREFUSED && !kind.empty()) {
+  const std::string kind = error == ECONNREFUSED ? base::otherFileAt(address) : "";
+  if (!kind.empty()) {
     throw SupervisorUnreachable(text + "it is " + kind +
                                 ", not a socket; name the socket of a supervisor with --socket or "
                                 "ISOPOOL_SOCKET");
