@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -124,25 +125,28 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Waits until the child has ended, and reaps it. If the program reaps its children elsewhere, that
-// is an end, too. If the child does not end in time, kills it and returns false.
-bool reapWithin(pid_t child, milliseconds patience) {
+// Waits until the child has ended, and reaps it: the signal that killed it, or 0. If the program
+// reaps its children elsewhere, that is an end, too, and 0. If the child does not end in time,
+// kills it and returns nothing.
+std::optional<int> reapWithin(pid_t child, milliseconds patience) {
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   base::RunningTime waited;
+  int status = 0;
+  pid_t reaped = 0;
   // While this is 0, the number is the child's.
-  while (::waitpid(child, nullptr, WNOHANG) == 0) {
+  while ((reaped = ::waitpid(child, &status, WNOHANG)) == 0) {
     const auto left = std::chrono::ceil<milliseconds>(patience - waited.look(Clock::now()));
     if (left.count() <= 0) {
       ::kill(child, SIGKILL);
       if (pidfd.valid()) base::awaitReadable(pidfd.get(), kKillPatience);
       ::waitpid(child, nullptr, WNOHANG);
-      return false;
+      return std::nullopt;
     }
     // Without a free descriptor: looks again.
     const milliseconds wait = std::min(left, base::RunningTime::kBetweenLooks);
     if (!pidfd.valid() || !base::awaitReadable(pidfd.get(), wait)) ::poll(nullptr, 0, 1);
   }
-  return true;
+  return reaped == child && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
 }  // namespace
@@ -205,9 +209,16 @@ SupervisorProcess startPrivateSupervisor(const std::string& program,
     ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorStarted);
     // The started process forks the supervisor into the background and exits at once, so that this
     // program gets no child that it does not know.
-    if (!reapWithin(child, patience)) {
+    const std::optional<int> signal = reapWithin(child, patience);
+    if (!signal) {
       throw SupervisorLost("the supervisor " + program + " did not start within " +
                            std::to_string(patience.count()) + " ms and was killed");
+    }
+    if (*signal != 0) {
+      const char* name = ::sigdescr_np(*signal);
+      throw SupervisorLost(
+          "the supervisor " + program + " was killed by signal " + std::to_string(*signal) +
+          (name == nullptr ? "" : " (" + std::string(name) + ")") + " while it started");
     }
     return {std::move(ours), std::move(lifelineWrite), child, std::move(logRead)};
   } catch (const base::SystemCallError& error) {
