@@ -50,11 +50,13 @@ void Nemesis::freeze(const Attack& attack) {
   for (const Member& member : target_.members()) all.push_back(member.id.pid);
   ++counts_.byFamily[static_cast<size_t>(attack.family)];
   target_.excuse(attack.length);
+  const auto from = std::chrono::steady_clock::now();
   if (freezer_) {
     freezer_->add(all);
     freezer_->freeze();
     std::this_thread::sleep_for(attack.length);
-    return freezer_->thaw();
+    freezer_->thaw();
+    return target_.attacks().noteFreeze(from, std::chrono::steady_clock::now());
   }
   std::vector<isopool::base::Fd> descriptors;
   for (const pid_t pid : all) {
@@ -67,6 +69,7 @@ void Nemesis::freeze(const Attack& attack) {
   for (const isopool::base::Fd& pidfd : descriptors) {
     ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGCONT, nullptr, 0);
   }
+  target_.attacks().noteFreeze(from, std::chrono::steady_clock::now());
 }
 
 }  // namespace chaos

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace chaos {
@@ -37,11 +38,28 @@ class AttackLog {
     const std::lock_guard lock(mutex_);
     disturbances_.push_back({from, until, round_});
   }
+  /// No process ran meanwhile: what follows from earlier attacks is later by this time.
+  void noteFreeze(Time from, Time until) {
+    const std::lock_guard lock(mutex_);
+    for (Disturbance& each : disturbances_) {
+      if (each.until >= from) each.until += until - from;
+    }
+  }
   bool disturbed(Time from, Time until) const {
     const std::lock_guard lock(mutex_);
     return std::any_of(disturbances_.begin(), disturbances_.end(), [&](const Disturbance& each) {
       return each.from <= until && from <= each.until;
     });
+  }
+  /// How long before `time` the last disturbance was over, if one is remembered.
+  std::optional<std::chrono::milliseconds> sinceDisturbance(Time time) const {
+    const std::lock_guard lock(mutex_);
+    std::optional<std::chrono::milliseconds> shortest;
+    for (const Disturbance& each : disturbances_) {
+      const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(time - each.until);
+      if (since.count() >= 0 && (!shortest || since < *shortest)) shortest = since;
+    }
+    return shortest;
   }
   /// Call when all deaths so far have been judged. Forgets what was noted before the previous call:
   /// a death during the judgement is judged in the next round.

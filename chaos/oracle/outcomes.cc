@@ -149,8 +149,13 @@ void Outcomes::judgeEffects(const Call& call) {
   }
 }
 
-// Finds a call whose worker died although it was not attacked and ran no deadly call.
+// Finds a call whose worker or supervisor died although it was not attacked and ran no deadly call.
 void Outcomes::judgeDeath(const Call& call) {
+  if (losesSupervisor(call.ended.outcome) &&
+      !attacks_.disturbed(timeOf(call.invoked), timeOf(call.ended))) {
+    findings_.add(Fault::kSurvivorCrashed,
+                  describe(call) + ": nobody had attacked the supervisor" + lastDisturbance(call));
+  }
   if (call.ended.outcome != Outcome::kWorkerLost && call.ended.outcome != Outcome::kNeverRan)
     return;
   const bool deadly = (call.invoked.flags & kDeadly) != 0;
@@ -172,7 +177,8 @@ void Outcomes::judgeManager(const Call& call) {
   if (call.ended.outcome == Outcome::kValue || call.ended.outcome == Outcome::kWrong) return;
   const bool workerAttacked = call.ended.worker != 0 && attacks_.attacked(call.ended.worker);
   if (disturbed || workerAttacked) return;
-  findings_.add(Fault::kWrong, describe(call) + ": nothing of what it needs had been attacked");
+  findings_.add(Fault::kWrong, describe(call) + ": nothing of what it needs had been attacked" +
+                                   lastDisturbance(call));
 }
 
 void Outcomes::checkTime(const Call& call, milliseconds excused) {
@@ -185,6 +191,13 @@ void Outcomes::checkTime(const Call& call, milliseconds excused) {
   if (took > allowed + kSlack * slowness_ + excused) {
     findings_.add(Fault::kHung, describe(call) + " after " + std::to_string(took.count()) + " ms");
   }
+}
+
+std::string Outcomes::lastDisturbance(const Call& call) const {
+  const auto since = attacks_.sinceDisturbance(timeOf(call.invoked));
+  return since ? "; the last attack on that was over " + std::to_string(since->count()) +
+                     " ms before it began"
+               : "";
 }
 
 std::string Outcomes::describe(const Call& call) const {

@@ -78,6 +78,7 @@ class Outcomes {
   void judgeManager(const Call& call);
   void checkTime(const Call& call, std::chrono::milliseconds excused);
   std::string describe(const Call& call) const;
+  std::string lastDisturbance(const Call& call) const;
 
   const std::string program_;
   AppendedEntries<Record> history_;

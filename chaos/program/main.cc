@@ -112,8 +112,16 @@ class Program {
 
   void sayBooks() {
     const std::shared_ptr<chaos::Pool> pool = attachment_.pool();
-    if (!pool) return say("books 0 0 0 0 0");
-    const isopool::PoolStatistics statistics = pool->manager().statistics();
+    const std::string none = "books 0 0 0 0 0";
+    if (!pool) return say(none);
+    isopool::PoolStatistics statistics;
+    try {
+      statistics = pool->manager().statistics();
+    } catch (const isopool::SupervisorLost&) {
+      // No call has noticed it: all callers rest. The next question finds a new pool.
+      attachment_.lost(pool);
+      return say(none);
+    }
     uint64_t serving = 0;
     uint64_t lent = 0;
     for (const isopool::WorkerStatistics& worker : statistics.workers) {

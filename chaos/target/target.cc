@@ -215,7 +215,10 @@ std::vector<Member> Target::members() const {
     }
     if (!status.alive()) continue;
     Member member{{roots[i], status.startTime}, Role::kOther, ofZygotes.count(roots[i]) != 0};
-    if (status.name.rfind("isopool_chaos_p", 0) == 0) member.role = Role::kProgram;
+    if (status.name.rfind("isopool_chaos_p", 0) == 0) {
+      // A program's child that has not called exec() yet becomes its supervisor.
+      member.role = status.forkedOnly ? Role::kSupervisor : Role::kProgram;
+    }
     if (status.name == "isopoold-guard") member.role = Role::kGuardian;
     if (status.name == "isopoold") member.role = Role::kSupervisor;
     if (isWorkerProgram(status)) {
