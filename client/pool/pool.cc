@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <new>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -24,8 +23,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For the workers of a new pool: they are forked one after the other, in milliseconds each, from a
-// process in which Python runs already.
 constexpr milliseconds kLongestSleep(100);
 // In ns. Waiting behind a call of up to this length costs less than the gap between two calls.
 constexpr int64_t kShortCall = 1'000'000;
@@ -102,40 +99,6 @@ Pool::Pool(std::shared_ptr<SupervisorConnection> connection, PoolSettings settin
       reconnection_(*this) {}
 
 Pool::~Pool() = default;
-
-void Pool::open(std::chrono::milliseconds patience) {
-  for (uint32_t i = 0; i < settings_.workers; ++i) {
-    auto slot = std::make_shared<WorkerSlot>();
-    slot->pool = weak_from_this();
-    slot->index = i;
-    slots_.push_back(std::move(slot));
-  }
-  if (reconnects()) {
-    try {
-      reconnection_.start();
-    } catch (const std::system_error& error) {
-      throw SupervisorLost(std::string("can't start the thread that attaches again: ") +
-                           error.what());
-    }
-  }
-  std::shared_ptr<SupervisorConnection> connection;
-  {
-    base::MutexLock lock(mutex_);
-    usedSlots_ = slots_.size();
-    connection = connection_;
-  }
-  const base::PoolId id = connection->openPool(settings_.workers, weak_from_this());
-  {
-    base::MutexLock lock(mutex_);
-    if (connection_ == connection) id_ = id;
-  }
-  Deadline deadline;
-  if (!noKill()) deadline = Clock::now() + patience;
-  for (const auto& slot : slots_) {
-    const auto channel = liveChannel(*slot, deadline);
-    setup_.configure(slot, *channel, deadline);
-  }
-}
 
 void Pool::close() {
   if (generation_ != forkGeneration()) return;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pool's connection to its supervisor: what its loss means for each use, and the next one.
+// A pool's connection to its supervisor: the workers that it asks for, what its loss means for each
+// use, and the next one.
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/without_cancellation.h"
@@ -17,6 +19,40 @@ namespace {
 constexpr std::chrono::milliseconds kLongestSleep(100);
 
 }  // namespace
+
+void Pool::open(std::chrono::milliseconds patience) {
+  for (uint32_t i = 0; i < settings_.workers; ++i) {
+    auto slot = std::make_shared<WorkerSlot>();
+    slot->pool = weak_from_this();
+    slot->index = i;
+    slots_.push_back(std::move(slot));
+  }
+  if (reconnects()) {
+    try {
+      reconnection_.start();
+    } catch (const std::system_error& error) {
+      throw SupervisorLost(std::string("can't start the thread that attaches again: ") +
+                           error.what());
+    }
+  }
+  std::shared_ptr<SupervisorConnection> connection;
+  {
+    base::MutexLock lock(mutex_);
+    usedSlots_ = slots_.size();
+    connection = connection_;
+  }
+  const base::PoolId id = connection->openPool(settings_.workers, weak_from_this());
+  {
+    base::MutexLock lock(mutex_);
+    if (connection_ == connection) id_ = id;
+  }
+  Deadline deadline;
+  if (!noKill()) deadline = Clock::now() + patience;
+  for (const auto& slot : slots_) {
+    const auto channel = liveChannel(*slot, deadline);
+    setup_.configure(slot, *channel, deadline);
+  }
+}
 
 std::shared_ptr<SupervisorConnection> Pool::connection() {
   if (generation_ != forkGeneration()) return nullptr;
