@@ -454,20 +454,33 @@ void Pool::releaseUser(WorkerSlot& slot) {
 }
 
 std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
+  WorkerSlot* const one = &slot;
+  return awaitWorker({&one, 1}, deadline);
+}
+
+std::shared_ptr<WorkerLink> Pool::awaitWorker(std::span<WorkerSlot* const> slots,
+                                              const Deadline& deadline) {
   const base::WithoutCancellation complete;
   base::MutexLock lock(ownMutex());
   const Waiting waiting(waitForWorker_);
   UnheardOf unheardOf;
   for (;;) {
     checkLocked();
-    if (serves(slot, WorkerSetup::configuredByThisThread())) return slot.channel;
-    if (!slot.quarantine.empty()) throw PoolUnavailable(slot.quarantine);
-    unheardOf.look(!lives(slot), connection_);
+    bool none = true;
+    const WorkerSlot* quarantined = slots.front();
+    for (const WorkerSlot* slot : slots) {
+      if (serves(*slot, WorkerSetup::configuredByThisThread())) return slot->channel;
+      if (lives(*slot)) none = false;
+      if (slot->quarantine.empty()) quarantined = nullptr;
+    }
+    if (quarantined != nullptr) throw PoolUnavailable(quarantined->quarantine);
+    unheardOf.look(none, connection_);
     if (deadline && Clock::now() >= *deadline) {
       const std::shared_ptr<SupervisorConnection> connection = connection_;
       lock.unlock();
-      throw DeadlineExceeded("the deadline passed while worker " + std::to_string(slot.index) +
-                                 whatItWaitsFor(connection) + unheardOf.cause(),
+      throw DeadlineExceeded("the deadline passed while worker " +
+                                 std::to_string(slots.front()->index) + whatItWaitsFor(connection) +
+                                 unheardOf.cause(),
                              /*started=*/false);
     }
     const auto look = Clock::now() + kLongestSleep;

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,8 +86,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   ~Pool() override;
 
   /// Asks the supervisor for the workers and waits until all of them serve and the environment was
-  /// applied to them. Call once, before other threads have the pool; after an exception call
-  /// close(). Throws SupervisorLost, PoolUnavailable, DeadlineExceeded after `patience` (not with
+  /// applied to them; of a shared supervisor until the first does, and then a second at most for
+  /// the others. Call once, before other threads have the pool; after an exception call close().
+  /// Throws SupervisorLost, PoolUnavailable, DeadlineExceeded after `patience` (not with
   /// noKill()), and what the environment throws.
   void open(std::chrono::milliseconds patience = std::chrono::minutes(2));
   /// Call when the manager ends: calls in flight fail, and every later use throws Error. Waits for
@@ -298,6 +300,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
                                          const WorkerLink* configured = nullptr)
       ISOPOOL_REQUIRES(mutex_);
   WorkerReservation reserveLocked(std::shared_ptr<WorkerSlot> slot) ISOPOOL_REQUIRES(mutex_);
+  void setUpShared(const Deadline& deadline);
+  std::shared_ptr<WorkerLink> awaitWorker(std::span<WorkerSlot* const> slots,
+                                          const Deadline& deadline);
   static std::string whatItWaitsFor(const std::shared_ptr<SupervisorConnection>& connection);
   static void takeLocked(WorkerSlot& slot);
   void leaveLocked(WorkerSlot& slot) ISOPOOL_REQUIRES(mutex_);

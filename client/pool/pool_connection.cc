@@ -17,6 +17,8 @@ namespace isopool::client {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestSleep(100);
+// From the first worker of a shared supervisor that serves a new pool. Idle ones need milliseconds.
+constexpr std::chrono::milliseconds kForOtherWorkers(1000);
 
 }  // namespace
 
@@ -48,9 +50,32 @@ void Pool::open(std::chrono::milliseconds patience) {
   }
   Deadline deadline;
   if (!noKill()) deadline = Clock::now() + patience;
+  if (shared_) return setUpShared(deadline);
   for (const auto& slot : slots_) {
     const auto channel = liveChannel(*slot, deadline);
     setup_.configure(slot, *channel, deadline);
+  }
+}
+
+// A worker that runs a long call of another program, or hangs, attaches this one later. It joins
+// then, and whoever uses it first applies the environment to it, as to a replacement.
+void Pool::setUpShared(const Deadline& deadline) {
+  std::vector<WorkerSlot*> all;
+  for (const auto& slot : slots_) all.push_back(slot.get());
+  setup_.configure(*awaitWorker(all, deadline), deadline);
+  Deadline soon = Clock::now() + kForOtherWorkers;
+  if (deadline) soon = std::min(*soon, *deadline);
+  for (const auto& slot : slots_) {
+    std::shared_ptr<WorkerLink> other;
+    try {
+      other = liveChannel(*slot, soon);
+    } catch (const DeadlineExceeded&) {
+      continue;
+    } catch (const PoolUnavailable&) {
+      continue;
+    }
+    // The environment may run code there, which would wait for the other program's call.
+    if (other->othersCalls() == 0) setup_.configure(*other, deadline);
   }
 }
 
