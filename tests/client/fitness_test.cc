@@ -19,12 +19,16 @@ namespace {
 
 // `act` of each takes what the next caller needs, with the calls that a model has for it.
 constexpr const char* kPoison = R"(
+import builtins
 import ctypes
 import mmap
 import os
 import resource
 import struct
+import sys
 import threading
+import time
+import types
 
 forever = threading.Event()
 
@@ -119,6 +123,36 @@ def filter_in_thread():
         raise errors[0]
 
 
+def remove_builtin():
+    del builtins.isinstance
+
+
+def spoil_builtin():
+    builtins.len = None
+
+
+def remove_modules():
+    sys.modules.clear()
+
+
+def own_builtins():
+    builtins.print = lambda *words: None
+    builtins._ = str
+    sys.modules["collections"] = types.ModuleType("collections")
+
+
+def raise_after_this_call(done):
+    caller = threading.get_ident()
+
+    def run():
+        while caller in sys._current_frames():
+            time.sleep(0.001)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(caller), ctypes.py_object(KeyboardInterrupt))
+        open(done, "w").close()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
 def nothing():
     return
 )";
@@ -127,14 +161,14 @@ class SharedFitness : public AttachedManagers {
  protected:
   /// Runs this function of the module in the only worker; the program keeps its session there.
   /// Another program has attached before and has called the worker.
-  void poisonBy(const std::string& function) {
+  void poisonBy(const std::string& function, const std::vector<at::IValue>& arguments = {}) {
     other_ = attach(1);
     subject_.emplace(*other_);
     worker_ = subject_->number("pid");
     poisoner_ = attach(1);
     poisoner_->registerModuleSource("poison", kPoison);
     session_.emplace(poisoner_->acquireOne());
-    session_->global("poison", function.c_str())(at::ArrayRef<Obj>());
+    session_->global("poison", function.c_str())(at::ArrayRef<at::IValue>(arguments));
   }
 
   /// All calls of the other program succeed, soon in another worker. The first program's session
@@ -262,6 +296,42 @@ TEST_F(SharedFitness, AWorkerWithManyProcessesThatEndedIsReplacedBeforeAnotherPr
   serve({"--workers", "1"});
   poisonBy("two_hundred_zombies");
   expectReplaced("processes that its code has started have ended, and its code has not waited");
+}
+
+TEST_F(SharedFitness, AWorkerWithoutABuiltInNameIsReplacedBeforeAnotherProgramsCall) {
+  serve({"--workers", "1"});
+  poisonBy("remove_builtin");
+  expectReplaced("user code removed or spoiled Python's built-in isinstance");
+}
+
+TEST_F(SharedFitness, AWorkerWithABuiltInFunctionThatIsNoneIsReplacedBeforeAnotherProgramsCall) {
+  serve({"--workers", "1"});
+  poisonBy("spoil_builtin");
+  expectReplaced("user code removed or spoiled Python's built-in len");
+}
+
+TEST_F(SharedFitness, AWorkerWithoutItsModulesIsReplacedBeforeAnotherProgramsCall) {
+  serve({"--workers", "1"});
+  poisonBy("remove_modules");
+  expectReplaced("from sys.modules");
+}
+
+TEST_F(SharedFitness, BuiltInNamesAndModulesThatUserCodeReplacesAreShared) {
+  serve({"--workers", "1"});
+  poisonBy("own_builtins");
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(subject_->number("pid"), worker_);
+    ASSERT_NO_THROW(session_->global("poison", "nothing"));
+  }
+  EXPECT_EQ(supervisor().report().unfit, 0u);
+}
+
+TEST_F(SharedFitness, AnExceptionThatOneProgramRaisesInTheWorkersThreadReachesNoOtherProgram) {
+  serve({"--workers", "1"});
+  const std::filesystem::path raised = testFolder() / "raised";
+  poisonBy("raise_after_this_call", {raised.string()});
+  ASSERT_TRUE(waitUntil([&] { return std::filesystem::exists(raised); }));
+  EXPECT_EQ(subject_->number("pid"), worker_);
 }
 
 // Each starts a process while a module is loaded, and stores its number.

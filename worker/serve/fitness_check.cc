@@ -200,6 +200,7 @@ FitnessCheck::FitnessCheck(const Sandbox& sandbox)
 std::string FitnessCheck::failureBefore(uint64_t client) {
   const uint64_t served = std::exchange(lastServed_, client);
   if (served != 0 && served != client) {
+    InterpreterCheck::clearRaised();
     if (std::string found = failureOfProcesses(); !found.empty()) return found;
   }
   const uint64_t before = std::exchange(lastClient_, client);
@@ -250,6 +251,7 @@ std::string FitnessCheck::failure() const {
        {&failureOfMemory, &failureOfDescriptors, &failureOfThreads, &failureOfZombies}) {
     if (std::string found = check(); !found.empty()) return found;
   }
+  if (std::string found = interpreter_.failure(); !found.empty()) return found;
   return failureOfFilters();
 }
 

@@ -9,15 +9,17 @@
 #include <string>
 
 #include "worker/sandbox/sandbox.h"
+#include "worker/serve/interpreter_check.h"
 
 namespace isopool::worker {
 
 /// Checks whether this process can still serve a client after it ran the code of another client:
-/// allocate memory, open descriptors, start threads, make system calls. Under the sandbox strict
-/// also whether processes of the other client's code still run. The call loop's thread.
+/// allocate memory, open descriptors, start threads, make system calls, run Python code. Under the
+/// sandbox strict also whether processes of the other client's code still run. The call loop's
+/// thread, with the GIL.
 class FitnessCheck {
  public:
-  /// Records the limits and filters of the process. To be made before any user code runs. `sandbox`
+  /// Records the limits and filters of the process and what its interpreter has. To be made before any user code runs. `sandbox`
   /// must outlive this object.
   explicit FitnessCheck(const Sandbox& sandbox);
 
@@ -35,6 +37,7 @@ class FitnessCheck {
   std::string failureOfFilters() const;
 
   const Sandbox& sandbox_;
+  const InterpreterCheck interpreter_;
   std::optional<uint64_t>
       filters_;  ///< number of system call filters on the main thread; nullopt: unknown
   std::array<rlimit, 5> limits_{};

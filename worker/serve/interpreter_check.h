@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "worker/python/py_ref.h"
+
+namespace isopool::worker {
+
+/// Checks whether user code has left the interpreter without what every program's code takes for
+/// granted: the built-in names, and the modules that were imported before any user code ran. What
+/// user code replaces by something else of the kind is shared by all programs and is no failure.
+/// With the GIL. Runs no Python code.
+class InterpreterCheck {
+ public:
+  /// Records what there is. To be made before any user code runs.
+  InterpreterCheck();
+
+  /// What is missing, in words; empty: nothing.
+  std::string failure() const;
+  /// Withdraws an exception that user code has raised in this thread from another one
+  /// (PyThreadState_SetAsyncExc), and that has not been seen yet.
+  static void clearRaised();
+
+ private:
+  PyRef builtins_;  ///< the dict itself: user code can remove the module
+  PyRef callables_;
+  PyRef names_;  ///< of values that can't be called
+  PyRef modules_;
+};
+
+}  // namespace isopool::worker
