@@ -69,10 +69,10 @@ class ISOPOOL_EXPORT InterpreterManager {
       size_t nInterp = 2, std::shared_ptr<Environment> env = std::make_shared<NoopEnvironment>());
   /// Attaches to a shared supervisor. This takes milliseconds because the workers run already;
   /// workers that run calls of other programs attach the manager afterwards, and it waits for the
-  /// first worker and then a second at most for the others. It has its own rings to each worker; it shares with other programs only the tensors that
-  /// workers write. If `nInterp` is larger than the number of workers, several interpreters are the
-  /// same process. The workers have the supervisor's environment variables and sys.path; `env` adds
-  /// folders to the latter.
+  /// first worker and then a second at most for the others. It has its own rings to each worker; it
+  /// shares with other programs only the tensors that workers write. If `nInterp` is larger than
+  /// the number of workers, several interpreters are the same process. The workers have the
+  /// supervisor's environment variables and sys.path; `env` adds folders to the latter.
   ///
   /// Uses that exceed a limit of the supervisor's operator throw LimitExceeded. If the supervisor
   /// can't be reached or refuses this program, throws SupervisorLost, whose text names the remedy.

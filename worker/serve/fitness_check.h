@@ -19,8 +19,8 @@ namespace isopool::worker {
 /// thread, with the GIL.
 class FitnessCheck {
  public:
-  /// Records the limits and filters of the process and what its interpreter has. To be made before any user code runs. `sandbox`
-  /// must outlive this object.
+  /// Records the limits and filters of the process and what its interpreter has. To be made before
+  /// any user code runs. `sandbox` must outlive this object.
   explicit FitnessCheck(const Sandbox& sandbox);
 
   /// To be called before each call of `client`. Returns why the worker is not fit for it, or an
