@@ -135,6 +135,14 @@ bool isWritableNoMore(const base::Fd& object) noexcept {
   return ::fcntl(object.get(), F_ADD_SEALS, sealBits(Seal::kReadOnly)) == 0;
 }
 
+bool keepWritable(const base::Fd& object) noexcept {
+  // Fails if it was done before.
+  (void)::fcntl(object.get(), F_ADD_SEALS, F_SEAL_SEAL);
+  const int seals = ::fcntl(object.get(), F_GET_SEALS);
+  return seals != -1 && (seals & F_SEAL_SEAL) != 0 &&
+         (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) == 0;
+}
+
 bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal) {
   struct stat status {};
   if (::fstat(object.get(), &status) != 0) return false;

@@ -88,6 +88,11 @@ void sealMemoryObject(const base::Fd& object, Seal seal);
 /// changes nothing, if one has.
 bool isWritableNoMore(const base::Fd& object) noexcept;
 
+/// Forbids all further seals, so that no process that gets the object can keep others from making a
+/// writable mapping of it. Returns false if a seal forbids that already, or if it is no memory
+/// object.
+bool keepWritable(const base::Fd& object) noexcept;
+
 /// True if `object` is a memory object of exactly `bytes` bytes with at least the guarantees of
 /// `seal`. Check every descriptor from another process by this before mapping it: a file without
 /// seals could be made smaller later, and an access would end this process (SIGBUS).

@@ -76,8 +76,11 @@ void Client::declareInputSegment(ipc::Frame& frame) {
   const auto segment = std::make_shared<InputSegment>();
   segment->object = onlyDescriptor(frame);
   segment->bytes = message.bytes;
-  if (!ipc::memoryObjectHas(segment->object, segment->bytes, ipc::Seal::kFixedSize)) {
-    throw ProtocolError("an input segment does not have the declared size, or is not sealed");
+  // Before any other process has it: user code in a worker could seal it for all later workers.
+  if (!ipc::memoryObjectHas(segment->object, segment->bytes, ipc::Seal::kFixedSize) ||
+      !ipc::keepWritable(segment->object)) {
+    throw ProtocolError(
+        "an input segment does not have the declared size, or not the seals that it needs");
   }
   if (retiredInputs_.count(message.segment) != 0 ||
       !inputSegments_.try_emplace(message.segment, segment).second) {
@@ -172,7 +175,8 @@ void Client::loadPackage(ipc::Frame& frame) {
   memory->digest = {message.digestLow, message.digestHigh, message.bytes};
   memory->name = message.name.substr(0, kLongestReportedName);
   const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
-  if (!ipc::memoryObjectHas(memory->object, message.bytes, seal)) {
+  if (!ipc::memoryObjectHas(memory->object, message.bytes, seal) ||
+      (message.shared && !ipc::keepWritable(memory->object))) {
     throw ProtocolError("a package does not have the declared size, or is not sealed");
   }
   if (packages_.count(message.package) != 0) throw ProtocolError("a package was loaded twice");

@@ -56,6 +56,22 @@ TEST_F(ClientGarbage, ASegmentThatIsShorterThanItSays) {
   expectRefused("an input segment");
 }
 
+TEST_F(ClientGarbage, ASegmentThatNoWorkerCanMap) {
+  const base::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
+  ipc::sealMemoryObject(object, ipc::Seal::kSingleWriter);
+  pool_.send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {object.get()});
+  expectRefused("seals");
+}
+
+TEST_F(ClientGarbage, AnObjectInSharedMemoryThatNoWorkerCanMap) {
+  const base::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
+  ipc::sealMemoryObject(object, ipc::Seal::kSingleWriter);
+  ipc::LoadPackage message{1, ipc::kPageBytes, "p"};
+  message.shared = true;
+  pool_.send(message, {object.get()});
+  expectRefused("sealed");
+}
+
 TEST_F(ClientGarbage, AMessageWithoutItsDescriptor) {
   pool_.send(ipc::LoadPackage{1, ipc::kPageBytes, "p"});
   expectRefused("lacks its descriptor");

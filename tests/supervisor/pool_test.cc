@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/system_call.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/private_pool.h"
@@ -79,6 +80,23 @@ TEST(Pool, EveryWorkerReceivesAllPackagesAndSegments) {
   pool.killAndReport(pool.serving(1, 0));
   const uint64_t spare = pool.waitForSpare();
   EXPECT_TRUE(pool.waitFor([&] { return pool.call(spare, "!known") == "+late#1"; }));
+}
+
+// A seal would keep each later worker from mapping the memory, and user code in a worker has its
+// descriptors.
+TEST(Pool, NobodyCanSealMemoryThatWorkersWriteTo) {
+  PrivatePool pool;
+  pool.begin();
+  base::Fd segment = ipc::createMemoryObject("test", ipc::kPageBytes);
+  base::Fd moved = ipc::createMemoryObject("test", ipc::kPageBytes);
+  ipc::LoadPackage object{1, ipc::kPageBytes, "moved"};
+  object.shared = true;
+  pool.send(object, {moved.get()});
+  pool.send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {segment.get()});
+  pool.statistics();  // it has handled both messages
+  for (const base::Fd* each : {&segment, &moved}) {
+    EXPECT_THROW(ipc::sealMemoryObject(*each, ipc::Seal::kSingleWriter), base::SystemCallError);
+  }
 }
 
 TEST(Pool, SeveralPoolsShareTheSpareAndCloseOneByOne) {

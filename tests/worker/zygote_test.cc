@@ -251,6 +251,25 @@ TEST(Worker, RefusesAClientWithInvalidMemoryAndServesTheOthers) {
   EXPECT_TRUE(client.probe("complain", {std::string("well")}).value.isNone());
 }
 
+// A client has the descriptors of its memory, and a seal can forbid further writable mappings.
+TEST(Worker, RefusesAClientWhoseMemoryTheKernelDoesNotMapAndServesTheOthers) {
+  auto worker = sharedZygote().fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  const base::Fd own = ipc::createMemoryObject("client control", ipc::kClientControlBytes);
+  ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
+  constexpr uint64_t kStranger = 77;
+  for (const bool ofOutput : {false, true}) {
+    const base::Fd peer = ipc::createMemoryObject("worker control", ipc::kWorkerControlBytes);
+    const base::Fd output = ipc::createMemoryObject("output", 1 << 20);
+    ipc::sealMemoryObject(ofOutput ? output : peer, ipc::Seal::kSingleWriter);
+    worker->send(ipc::AttachChannel{worker->epoch, kStranger, 1 << 20},
+                 {own.get(), peer.get(), output.get()});
+    EXPECT_EQ(ipc::decodeMessage<ipc::ChannelDetached>(worker->receive()).client, kStranger);
+  }
+  EXPECT_TRUE(client.probe("complain", {std::string("well")}).value.isNone());
+}
+
 TEST(Worker, DiesAtAnArmedCrashPoint) {
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);

@@ -489,20 +489,24 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
   }
 }
 
-bool CallLoop::hasRoomFor(const char* what, const std::function<void()>& step) {
+CallLoop::Mapped CallLoop::map(const char* what, const std::function<void()>& step) {
   std::string shortage = "malloc";
   try {
     step();
-    return true;
+    return Mapped::kYes;
   } catch (const base::SystemCallError& error) {
-    if (error.errorNumber() != ENOMEM) throw;
     shortage = error.what();
+    if (error.errorNumber() != ENOMEM) {
+      logError(std::string("isopool worker: a client is refused, because the kernel refuses ") +
+               what + " of it: " + shortage + "\n");
+      return Mapped::kRefused;
+    }
   } catch (const std::bad_alloc&) {
   }
   const std::string failure = fitness_.failure();
   if (!failure.empty()) leaveUnfit(failure);
   logError(std::string("isopool worker: no room for ") + what + ": " + shortage + "\n");
-  return false;
+  return Mapped::kNoRoom;
 }
 
 void CallLoop::attachChannel(ipc::Frame& frame) {
@@ -515,8 +519,8 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
     return refuseChannel(message.client);
   }
   std::unique_ptr<ClientLink> channel;
-  if (!hasRoomFor("another client", [&] { channel = makeChannel(message, frame); }) ||
-      channel == nullptr) {
+  const auto make = [&] { channel = makeChannel(message, frame); };
+  if (map("a channel", make) != Mapped::kYes || channel == nullptr) {
     return refuseChannel(message.client);
   }
   ChannelMemory& memory = *channel->memory;
@@ -578,10 +582,16 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
   }
   const base::SegmentId id(message.segment);
   InputSegments& inputs = channel->memory->inputs;
-  if (!hasRoomFor("an input segment",
-                  [&] { inputs.add(id, std::move(frame.descriptors[0]), message.bytes); })) {
-    return inputs.refuse(
-        id, "the worker has no address space left for memory shared with this program");
+  switch (map("an input segment",
+              [&] { inputs.add(id, std::move(frame.descriptors[0]), message.bytes); })) {
+    case Mapped::kYes:
+      break;
+    case Mapped::kNoRoom:
+      return inputs.refuse(
+          id, "the worker has no address space left for memory shared with this program");
+    case Mapped::kRefused:
+      channel->detached = true;
+      return;
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentMapped);
 }
@@ -605,10 +615,11 @@ void CallLoop::mapPackage(ipc::Frame& frame) {
   }
   const auto sharing = message.shared ? Package::Sharing::kShared : Package::Sharing::kCopyOnWrite;
   const base::PackageId id(message.package);
-  if (!hasRoomFor("a package", [&] {
-        channel->packages.add(std::make_unique<Package>(
-            id, message.name, std::move(frame.descriptors[0]), message.bytes, sharing));
-      })) {
+  const auto add = [&] {
+    channel->packages.add(std::make_unique<Package>(
+        id, message.name, std::move(frame.descriptors[0]), message.bytes, sharing));
+  };
+  if (map("a package", add) != Mapped::kYes) {
     channel->detached = true;
     return;
   }
@@ -621,13 +632,20 @@ void CallLoop::addOutputSegment(ipc::Frame& frame) {
   if (channel == nullptr) return;
   if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an output segment")) return;
   OutputBlocks& output = channel->memory->output;
-  if (!hasRoomFor("an output segment", [&] {
-        output.addSegment(base::SegmentId(message.segment), std::move(frame.descriptors[0]),
-                          message.bytes);
-      })) {
-    output.segmentRefused({.reason = "the worker has no memory or address space left to map it",
-                           .clientLimit = false,
-                           .ofSystem = true});
+  switch (map("an output segment", [&] {
+    output.addSegment(base::SegmentId(message.segment), std::move(frame.descriptors[0]),
+                      message.bytes);
+  })) {
+    case Mapped::kYes:
+      break;
+    case Mapped::kNoRoom:
+      output.segmentRefused({.reason = "the worker has no memory or address space left to map it",
+                             .clientLimit = false,
+                             .ofSystem = true});
+      break;
+    case Mapped::kRefused:
+      channel->detached = true;
+      return;
   }
   if (trimAt_ == 0) trimAt_ = ipc::monotonicNow() + kIdleTime;
 }

@@ -59,9 +59,14 @@ class CallLoop final : public ControlPlane {
   /// process if the supervisor is gone or a message can't be handled.
   bool readMessages();
   void handleMessage(ipc::Frame& frame);
-  /// Runs `step` for one client. False if no memory or address space is left for it: logged to the
-  /// crash log, and only that client is refused.
-  bool hasRoomFor(const char* what, const std::function<void()>& step);
+  enum class Mapped : uint8_t {
+    kYes,
+    kNoRoom,  ///< no memory or address space is left for it
+    kRefused  ///< by the kernel: the client can have sealed what is its own
+  };
+  /// Runs `step`, which maps memory of one client. A failure is logged to the crash log and
+  /// concerns only that client.
+  Mapped map(const char* what, const std::function<void()>& step);
   void attachChannel(ipc::Frame& frame);
   /// Null if the client can't be served, which is logged. Throws SystemCallError.
   std::unique_ptr<ClientLink> makeChannel(const ipc::AttachChannel& message, ipc::Frame& frame);
