@@ -81,10 +81,12 @@ void WorkerSetup::configure(const std::shared_ptr<WorkerSlot>& slot, WorkerLink&
 
 const WorkerLink* WorkerSetup::configuredByThisThread() { return configuring; }
 
-void WorkerSetup::sendNewModules(WorkerLink& channel, const Deadline& deadline) {
-  const auto lock = lockPreparation(channel, deadline);
+bool WorkerSetup::sendNewModules(WorkerLink& channel, const Deadline& deadline,
+                                 PoolMigration* migration) {
+  const auto lock = lockPreparation(channel, deadline, migration);
+  if (!lock.owns_lock()) return false;
   // In every life of a worker, the environment is applied before the modules are sent.
-  if (configuring == &channel) return;
+  if (configuring == &channel) return true;
   for (const ModuleSources::Source& source : modules_->after(channel.taughtModules.load())) {
     // Not the thread's own draft: that may hold the request before which this one is sent.
     const auto fill = [&](RequestDraft& draft) -> RequestDraft& {
@@ -94,13 +96,17 @@ void WorkerSetup::sendNewModules(WorkerLink& channel, const Deadline& deadline) 
     RequestDraft small;
     if (!channel.notify(ipc::Operation::kRegisterModule, fill(small))) {
       RequestDraft large;
-      Answer answer = channel.exchange(ipc::Operation::kRegisterModule, fill(large), deadline);
+      if (migration != nullptr) migration->begin(Clock::now());
+      Answer answer = channel.exchange(ipc::Operation::kRegisterModule, fill(large), deadline,
+                                       nullptr, migration);
+      if (migration != nullptr && migration->left()) return false;
       // The request that follows finds a death or a passed deadline again.
-      if (answer.outcome() != RequestOutcome::kAnswered) return;
+      if (answer.outcome() != RequestOutcome::kAnswered) return true;
       answer.take();
     }
     channel.taughtModules.fetch_add(1, std::memory_order_release);
   }
+  return true;
 }
 
 bool WorkerSetup::define(WorkerLink& channel, const ObjectDefinition& definition,
@@ -108,13 +114,12 @@ bool WorkerSetup::define(WorkerLink& channel, const ObjectDefinition& definition
                          PoolMigration* migration, Need need) {
   if (channel.configured.load(std::memory_order_acquire) &&
       channel.definedObjects.has(definition.object)) {
-    syncModules(channel, deadline);
-    return true;
+    return syncModules(channel, deadline, migration);
   }
   const auto lock = lockPreparation(channel, deadline, migration);
   if (!lock.owns_lock()) return false;
   if (!channel.configured) configure(channel, deadline);
-  syncModules(channel, deadline);
+  if (!syncModules(channel, deadline, migration)) return false;
   if (channel.definedObjects.has(definition.object)) return true;
   RequestDraft& draft = requestDraft();
   draftDefinition(draft, definition);

@@ -47,12 +47,12 @@ class WorkerSetup {
   static const WorkerLink* configuredByThisThread();
   /// Sends the worker the registered modules that it does not have yet. Call before each request
   /// that may import one. Mostly costs one load. Returns without an error if the worker dies
-  /// meanwhile: the request that follows finds that. Throws DeadlineExceeded, and what
-  /// WorkerLink::exchange() throws.
-  void syncModules(WorkerLink& channel, const Deadline& deadline) {
-    if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
-      sendNewModules(channel, deadline);
-    }
+  /// meanwhile: the request that follows finds that. False if `migration` has found another worker.
+  /// Throws DeadlineExceeded, and what WorkerLink::exchange() throws.
+  bool syncModules(WorkerLink& channel, const Deadline& deadline,
+                   PoolMigration* migration = nullptr) {
+    return channel.taughtModules.load(std::memory_order_acquire) == modules_->count() ||
+           sendNewModules(channel, deadline, migration);
   }
   /// Makes the worker unpickle the object if it does not have it, and notes that in `replicas`
   /// unless null. False if that is to be done by another worker: `migration` has found one that is
@@ -72,7 +72,7 @@ class WorkerSetup {
   void unload(WorkerLink& channel, uint64_t object);
 
  private:
-  void sendNewModules(WorkerLink& channel, const Deadline& deadline);
+  bool sendNewModules(WorkerLink& channel, const Deadline& deadline, PoolMigration* migration);
 
   Pool& pool_;
   const std::shared_ptr<Environment> environment_;

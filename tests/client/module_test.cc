@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "tests/client/harness.h"
@@ -187,6 +188,28 @@ TEST_F(Module, MayBeWhatAPackageNeeds) {
   const InterpreterSession session = package.acquireSession();
   const Obj entry = session.self.attr("import_module")({"entry"});
   EXPECT_EQ(entry.attr("other").attr("answer")(NoArguments()).toIValue().toInt(), 5);
+}
+
+// A text that is too long for a notification is sent by a request of its own, before the call.
+TEST_F(Module, IsNotAwaitedFromAStoppedWorkerByACallThatAnotherWorkerCanRun) {
+  const Subject subject(manager_);
+  const Gate gate;
+  std::future<at::IValue> waiting =
+      std::async(std::launch::async, [&] { return subject.ask("wait_at", gate.arguments()); });
+  const pid_t busy = gate.arrival();
+  pid_t stopped = 0;
+  for (const Interpreter& each : manager_.allInstances()) {
+    if (each.processId() != busy) stopped = each.processId().value_or(0);
+  }
+  ASSERT_GT(stopped, 0);
+  ASSERT_EQ(::kill(stopped, SIGSTOP), 0);
+  manager_.registerModuleSource("long", "#" + std::string(1 << 20, '-'));
+  std::future<int64_t> call = std::async(std::launch::async, [&] { return subject.number("pid"); });
+  gate.open();
+  EXPECT_NO_THROW(waiting.get());
+  EXPECT_EQ(call.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(::kill(stopped, SIGCONT), 0) << "the worker was killed before its time";
+  EXPECT_EQ(call.get(), busy);
 }
 
 TEST_F(Module, IsRegisteredAndUsedByManyThreads) {
