@@ -27,6 +27,9 @@ namespace {
 
 constexpr base::Milliseconds kOutOfDescriptors(100);
 constexpr base::Milliseconds kPredecessorsEnd(2000);
+// A supervisor whose guardian was killed serves on until the kernel has killed it, too: whoever
+// waits for the guardian only, as a service manager does, starts the next one before that.
+constexpr base::Milliseconds kKilledOnesEnd(1000);
 constexpr int kLockLook = 5;  // ms
 // The kernel releases the lock of a process that ends slightly before it closes its socket.
 constexpr int kServedLooks = 4;
@@ -52,8 +55,9 @@ base::Fd lockPath(const std::string& path, const base::UnixAddress& address) {
   base::RunningTime waited;
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) fail(path, std::strerror(errno));
-    if (isServed(address)) fail(path, "another supervisor serves it");
-    if (waited.look(std::chrono::steady_clock::now()) > kPredecessorsEnd) {
+    const auto time = waited.look(std::chrono::steady_clock::now());
+    if (time > kKilledOnesEnd && isServed(address)) fail(path, "another supervisor serves it");
+    if (time > kPredecessorsEnd) {
       fail(path, "another supervisor that does not serve it holds the lock " + name);
     }
     ::poll(nullptr, 0, kLockLook);

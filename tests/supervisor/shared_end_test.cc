@@ -155,33 +155,58 @@ TEST(Address, IsTakenOverFromADeadSupervisor) {
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 124);  // it served until SIGTERM came
 }
 
-TEST(Address, WaitsForTheLockOfADyingPredecessor) {
-  SharedSupervisor supervisor({"--workers", "1"});
-  ::kill(supervisor.pid(), SIGKILL);
-  ASSERT_EQ(supervisor.waitForEnd(), 128 + SIGKILL);
-  ASSERT_TRUE(supervisor.mark().waitUntilNoneIsLeft(milliseconds(2000)));
-  base::Fd lock(::open((supervisor.address() + ".lock").c_str(), O_RDWR | O_CLOEXEC));
-  // A process whose memory is freed may still have its descriptors.
-  const auto late = Clock::now() + milliseconds(2000);
-  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    ASSERT_LT(Clock::now(), late);
-    ::poll(nullptr, 0, 1);
-  }
-  bool asked = false;
-  std::thread predecessor([&] {
-    const auto deadline = Clock::now() + milliseconds(2000);
-    while (!asked && Clock::now() < deadline) {
-      for (const pid_t pid : supervisor.mark().processes()) {
-        asked = asked || descriptorsCalled(pid, ".lock") > 0;
-      }
+/// A supervisor that was killed is started again while this process plays the killed one, which
+/// ends when the next one has looked for the lock.
+class DyingPredecessor : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::kill(supervisor_.pid(), SIGKILL);
+    ASSERT_EQ(supervisor_.waitForEnd(), 128 + SIGKILL);
+    ASSERT_TRUE(supervisor_.mark().waitUntilNoneIsLeft(milliseconds(2000)));
+    lock_ = base::Fd(::open((supervisor_.address() + ".lock").c_str(), O_RDWR | O_CLOEXEC));
+    // A process whose memory is freed may still have its descriptors.
+    const auto late = Clock::now() + milliseconds(2000);
+    while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+      ASSERT_LT(Clock::now(), late);
+      ::poll(nullptr, 0, 1);
     }
-    lock.close();
-  });
-  supervisor.start();
-  predecessor.join();
-  EXPECT_TRUE(asked);
-  const auto client = supervisor.attachWithPool(1);
-  EXPECT_EQ(client->call(client->serving(1, 0), "taken over"), "taken over");
+  }
+  void expectTakenOver() {
+    bool asked = false;
+    std::thread predecessor([&] {
+      const auto deadline = Clock::now() + milliseconds(2000);
+      while (!asked && Clock::now() < deadline) {
+        for (const pid_t pid : supervisor_.mark().processes()) {
+          asked = asked || descriptorsCalled(pid, ".lock") > 0;
+        }
+      }
+      lock_.close();
+      socket_.close();
+    });
+    supervisor_.start();
+    predecessor.join();
+    EXPECT_TRUE(asked);
+    ASSERT_TRUE(supervisor_.waitForReport([](const ipc::Report& report) {
+      return report.processId != 0;
+    })) << supervisor_.log();
+    const auto client = supervisor_.attachWithPool(1);
+    EXPECT_EQ(client->call(client->serving(1, 0), "taken over"), "taken over");
+  }
+
+  SharedSupervisor supervisor_{{"--workers", "1"}};
+  base::Fd lock_;
+  base::Fd socket_;
+};
+
+TEST_F(DyingPredecessor, IsWaitedForWhileItHasTheLock) { expectTakenOver(); }
+
+TEST_F(DyingPredecessor, IsWaitedForWhileItServes) {
+  std::filesystem::remove(supervisor_.address());
+  const auto name = base::UnixAddress::ofPath(supervisor_.address()).value();
+  socket_ = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(socket_.get(), name.get(), name.bytes()), 0);
+  ASSERT_EQ(::listen(socket_.get(), 16), 0);
+  expectTakenOver();
 }
 
 TEST(SharedDeath, OfTheGuardianEndsAll) {
