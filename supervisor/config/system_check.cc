@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/process_environment.h"
 #include "base/settings/setting_text.h"
+#include "base/standard_streams.h"
 #include "base/system_call.h"
 #include "supervisor/processes/exit_status.h"
 
@@ -119,8 +120,8 @@ Ran run(const std::string& program, std::vector<std::string> words,
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   const ChildrenAwaited awaited;
-  const base::Fd output(
-      base::checkSystemCall(::memfd_create("output", MFD_CLOEXEC), "memfd_create"));
+  const base::Fd output = base::awayFromStandardStreams(
+      base::Fd(base::checkSystemCall(::memfd_create("output", MFD_CLOEXEC), "memfd_create")));
   posix_spawn_file_actions_t actions;
   if (const int error = ::posix_spawn_file_actions_init(&actions); error != 0) {
     throw base::SystemCallError("posix_spawn_file_actions_init", "", error);
