@@ -310,7 +310,8 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
   SharedClient& client = *found->second;
   if (!client.isOperator()) client.addNewTo(classTotals_[client.className()]);
   if (ending_ || evicting_) {
-    base::log(base::LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason);
+    base::log(base::LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason,
+              {{"client", id.value}});
   } else if (std::exchange(quietly_, false)) {
     ++refusedConnections_;
   } else if (!reason.empty()) {

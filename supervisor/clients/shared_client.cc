@@ -301,7 +301,8 @@ void SharedClient::slotsChanged() {
   for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
     if (slotIndices_[own] == former[own]) continue;
     for (const Quarantine& each : quarantines) {
-      if (each.slot.index == slotIndices_[own]) sendQuarantine(pool_, own, each, each.text());
+      if (each.slot.index == slotIndices_[own])
+        sendQuarantine(pool_, own, each, group_->describe(each));
     }
     // If the slot has no worker yet, or it is not attached, the assignment follows later.
     Worker* worker = group_->serving(Slot{kSharedPool, slotIndices_[own]});

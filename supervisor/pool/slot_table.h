@@ -25,7 +25,6 @@ struct Quarantine {
   uint32_t deaths = 0;             ///< early deaths in a row
   base::Milliseconds duration{0};  ///< from now on
 
-  /// For the log and for the slot's clients.
   std::string text() const;
 };
 

@@ -414,11 +414,16 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
         services_, epoch, spare, gpus.empty() ? std::string() : gpus[gpu], std::move(events));
   } catch (const base::SystemCallError& error) {
     workers_.erase(epoch);
-    base::log(base::LogLevel::kError,
-              std::string("a worker could not be started: ") + error.what());
-    services_.loop.post([self = self_.weak(), epoch] {
+    const std::string reason = std::string("a worker could not be started: ") + error.what();
+    base::log(base::LogLevel::kError, reason);
+    services_.loop.post([self = self_.weak(), epoch, reason] {
       WorkerGroup* alive = self.get();
       if (alive == nullptr || alive->over_) return;
+      const auto assignment = alive->slotTable_.assignmentOf(epoch);
+      if (assignment && assignment->slot) {
+        LastExit& lastExit = alive->lastExits_[keyOf(*assignment->slot)];
+        lastExit = {lastExit.restarts, reason, epoch, alive->services_.loop.now()};
+      }
       alive->slotTable_.workerLost(epoch, ExitKind::kBeforeFirstCall, alive->services_.loop.now());
       alive->reportQuarantines();
       alive->scheduleTick();
@@ -445,7 +450,7 @@ void WorkerGroup::assignWorker(const Slot& slot, Epoch epoch) {
 
 void WorkerGroup::slotQuarantined(const Quarantine& quarantine) {
   totals_.countQuarantine();
-  base::log(base::LogLevel::kWarning, quarantine.text());
+  base::log(base::LogLevel::kWarning, describe(quarantine));
   newQuarantines_.push_back(quarantine);
 }
 

@@ -178,6 +178,8 @@ class WorkerGroup : private SlotTableEffects {
     base::TimePoint at;
   };
   const std::map<std::pair<uint32_t, uint32_t>, LastExit>& lastExits() const { return lastExits_; }
+  /// A quarantine for the log and for the slot's clients, with what is known of the last death.
+  std::string describe(const Quarantine& quarantine) const;
   /// Nothing unless the member is in quarantine.
   std::optional<ClientHolds::ClientQuarantine> quarantineOf(ClientId client) const {
     return holds_.quarantineOf(client, services_.loop.now());

@@ -29,7 +29,7 @@ void WorkerGroup::join(GroupClient& member) {
     if (worker->stage() == Worker::Stage::kReady && !retires(epoch)) introduce(*worker, member);
   }
   for (const Quarantine& quarantine : slotTable_.quarantinedSlots(services_.loop.now())) {
-    if (member.uses(quarantine.slot)) member.slotQuarantined(quarantine, quarantine.text());
+    if (member.uses(quarantine.slot)) member.slotQuarantined(quarantine, describe(quarantine));
   }
 }
 

@@ -20,11 +20,19 @@ void WorkerGroup::reportQuarantines() {
   // First: a member that can call another slot instead does not learn of the quarantine.
   slotsOfMembersChanged();
   for (const Quarantine& each : quarantines) {
-    const std::string text = each.text();
+    const std::string text = describe(each);
     for (const auto& [id, member] : members_) {
       if (member->uses(each.slot)) member->slotQuarantined(each, text);
     }
   }
+}
+
+// With the last death that is known: the cause of the present one may be known only when the worker
+// is reaped.
+std::string WorkerGroup::describe(const Quarantine& quarantine) const {
+  const auto lastExit = lastExits_.find({quarantine.slot.pool.value, quarantine.slot.index});
+  return quarantine.text() +
+         (lastExit == lastExits_.end() ? "" : "; the last one: " + lastExit->second.reason);
 }
 
 void WorkerGroup::slotsOfMembersChanged() {

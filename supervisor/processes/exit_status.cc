@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "ipc/worker_exit.h"
+
 namespace isopool::supervisor {
 
 namespace {
@@ -37,6 +39,8 @@ std::string ExitStatus::name() const {
 std::string ExitStatus::likelyCause() const {
   switch (signal) {
     case 0:
+      // The worker has no room for its reason in its crash log.
+      if (exitCode == ipc::kUnfitWorkerExit) return "user code left it unfit for other programs";
       return "it exited by itself";
     case SIGKILL:
       if (killedForOwnLimit) {

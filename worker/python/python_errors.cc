@@ -72,6 +72,12 @@ void PythonError::append(const std::string& lines) {
 
 void PythonError::explainMissingModule() {
   if (type != "ModuleNotFoundError") return;
+  // What torch's PackageImporter says: it imports only the modules that the package names.
+  if (message.find("in self-contained archive") != std::string::npos) {
+    return append(
+        "isopool: the package neither has this module nor declares it: call "
+        "PackageExporter.extern() for it when the package is made, or intern()");
+  }
   PyObject* executable = PySys_GetObject("executable");  // borrowed
   const char* name = executable != nullptr && PyUnicode_Check(executable) != 0
                          ? PyUnicode_AsUTF8(executable)
