@@ -29,9 +29,6 @@ enum class Outcome : uint32_t {
   kCancelled,
   kOutcomes,
 };
-inline bool losesSupervisor(Outcome outcome) {
-  return outcome == Outcome::kSupervisorLost || outcome == Outcome::kSupervisorLostUnstarted;
-}
 const char* nameOf(Outcome outcome);
 
 enum RecordFlag : uint32_t {

@@ -149,13 +149,8 @@ void Outcomes::judgeEffects(const Call& call) {
   }
 }
 
-// Finds a call whose worker or supervisor died although it was not attacked and ran no deadly call.
+// Finds a call whose worker died although it was not attacked and ran no deadly call.
 void Outcomes::judgeDeath(const Call& call) {
-  if (losesSupervisor(call.ended.outcome) &&
-      !attacks_.disturbed(timeOf(call.invoked), timeOf(call.ended))) {
-    findings_.add(Fault::kSurvivorCrashed,
-                  describe(call) + ": nobody had attacked the supervisor" + lastDisturbance(call));
-  }
   if (call.ended.outcome != Outcome::kWorkerLost && call.ended.outcome != Outcome::kNeverRan)
     return;
   const bool deadly = (call.invoked.flags & kDeadly) != 0;

@@ -20,6 +20,10 @@ using std::chrono::milliseconds;
 
 constexpr uint64_t kLargest = 128 * 1024;  // elements: 1 MiB
 
+bool losesSupervisor(Outcome outcome) {
+  return outcome == Outcome::kSupervisorLost || outcome == Outcome::kSupervisorLostUnstarted;
+}
+
 }  // namespace
 
 Caller::Caller(CallerSettings settings, Attachment& attachment, const HistoryWriter& history,

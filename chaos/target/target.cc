@@ -297,11 +297,15 @@ void Target::revive() {
 // ---- taking stock ----------------------------------------------------------------------------
 
 void Target::takeStock() {
-  // A supervisor that loses its first zygote ends, a moment later.
+  // A supervisor that loses its first zygote ends, a moment later. What that zygote has forked, to
+  // try what the kernel permits, may outlive it for so long.
   waitUntil(
       [this] {
         revive();
-        return !supervisor_ || !living(Role::kWorker).empty();
+        const std::vector<Member> all = members();
+        return !supervisor_ || std::count_if(all.begin(), all.end(), [](const Member& member) {
+                                 return member.role == Role::kWorker && !member.ofZygote;
+                               }) >= plan_.workers;
       },
       onThisMachine(kPatience));
   std::vector<Standing> standings;
