@@ -497,8 +497,8 @@ CallLoop::Mapped CallLoop::map(const char* what, const std::function<void()>& st
   } catch (const base::SystemCallError& error) {
     shortage = error.what();
     if (error.errorNumber() != ENOMEM) {
-      logError(std::string("isopool worker: a client is refused, because the kernel refuses ") +
-               what + " of it: " + shortage + "\n");
+      logError(std::string("isopool worker: a client is refused: the kernel maps no memory for ") +
+               what + ": " + shortage + "\n");
       return Mapped::kRefused;
     }
   } catch (const std::bad_alloc&) {
@@ -520,7 +520,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   }
   std::unique_ptr<ClientLink> channel;
   const auto make = [&] { channel = makeChannel(message, frame); };
-  if (map("a channel", make) != Mapped::kYes || channel == nullptr) {
+  if (map("another client", make) != Mapped::kYes || channel == nullptr) {
     return refuseChannel(message.client);
   }
   ChannelMemory& memory = *channel->memory;
