@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A concurrent.futures.Executor on the workers of a Pool."""
 
-import atexit
 import collections
 import concurrent.futures
 import itertools
@@ -134,10 +133,10 @@ class _Calls:
             raise errors.Error("this process was forked after the Executor was made: make one of its own in the child")
         if self.broken is not None:
             raise errors.InitializerFailed(self.broken)
-        if self._closing:
-            raise RuntimeError("cannot schedule new futures after shutdown")
         if _exiting:
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+        if self._closing:
+            raise RuntimeError("cannot schedule new futures after shutdown")
 
     def pickled(self, function: Callable[..., Any]) -> PickledFunction:
         with self._lock:
@@ -281,8 +280,8 @@ _alive: weakref.WeakSet[_Calls] = weakref.WeakSet()
 _exiting = False
 
 
-# As the executors of concurrent.futures, a program that ends waits for its calls, unless Ctrl-C ends it.
-@atexit.register
+# As the executors of concurrent.futures, a program that ends waits for its calls, unless Ctrl-C ends it: before its own
+# atexit handlers run, and before threads are joined, which may go on submitting.
 def _end_all() -> None:
     global _exiting
     _exiting = True
@@ -293,6 +292,9 @@ def _end_all() -> None:
         except KeyboardInterrupt:
             interrupted = True
             calls.close(wait=True, cancel_waiting=True, stop_running=True)
+
+
+threading._register_atexit(_end_all)  # type: ignore[attr-defined]
 
 
 class Executor(concurrent.futures.Executor):

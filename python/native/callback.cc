@@ -3,15 +3,13 @@
 
 #include <utility>
 
-#include "python/native/unlocked.h"
+#include "python/native/python_entry.h"
 
 namespace isopool::python {
 
 Callback makeCallback(pybind11::function function) {
   return {new pybind11::function(std::move(function)), [](pybind11::function* last) {
-            if (isEnding()) return;
-            const pybind11::gil_scoped_acquire acquired;
-            delete last;
+            if (const PythonEntry entry; entry) delete last;
           }};
 }
 

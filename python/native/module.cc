@@ -9,6 +9,7 @@
 #include "python/native/pending_call.h"
 #include "python/native/pool.h"
 #include "python/native/pool_options.h"
+#include "python/native/python_entry.h"
 #include "python/native/statistics.h"
 #include "python/native/streams.h"
 #include "python/native/values.h"
@@ -29,6 +30,9 @@ PYBIND11_MODULE(_native, module) {
              "Returns the memory that this program shares with its workers and that is free now to "
              "the system, and the number of bytes. That happens by itself when the memory has been "
              "free for some seconds. The workers return theirs when no call runs.");
+  // Handlers of the program that it registers later run before.
+  pybind11::module_::import("atexit").attr("register")(
+      pybind11::cpp_function(&isopool::python::PythonEntry::close));
   module.attr("version") = ISOPOOL_VERSION;
   module.attr("torch_version") = ISOPOOL_TORCH_VERSION;
 }

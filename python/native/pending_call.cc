@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "python/native/errors.h"
+#include "python/native/python_entry.h"
 #include "python/native/unlocked.h"
 #include "python/native/values.h"
 
@@ -22,11 +23,12 @@ std::function<void(const Outcome&)> Deliveries::to(py::function callback) {
 void Deliveries::deliver(Delivery delivery) {
   base::MutexLock lock(mutex_);
   waiting_.push_back(std::move(delivery));
-  if (delivering_ || isEnding()) return;
+  if (delivering_) return;
   delivering_ = true;
   lock.unlock();
-  // The GIL is taken once for all outcomes that come meanwhile.
-  const py::gil_scoped_acquire acquired;
+  // The GIL is taken once for all outcomes that come meanwhile. At the program's exit they stay.
+  const PythonEntry entry;
+  if (!entry) return;
   std::vector<Delivery> now;
   for (;;) {
     lock.lock();

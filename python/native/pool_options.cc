@@ -11,6 +11,7 @@
 
 #include "isopool/options.h"
 #include "python/native/callback.h"
+#include "python/native/python_entry.h"
 #include "python/native/times.h"
 #include "python/native/unlocked.h"
 #include "python/native/values.h"
@@ -58,8 +59,8 @@ struct Logger {
   Callback callback;
 
   void operator()(LogLevel level, std::string_view line) const {
-    if (isEnding()) return;
-    const py::gil_scoped_acquire acquired;
+    const PythonEntry entry;
+    if (!entry) return;
     try {
       (*callback)(numberOf(level), toText(line));
     } catch (py::error_already_set& raised) {

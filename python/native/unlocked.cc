@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "python/native/unlocked.h"
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 namespace isopool::python {
 
 namespace py = pybind11;
@@ -14,6 +17,15 @@ bool isMainThread() {
 }
 
 }  // namespace
+
+GilReleased::~GilReleased() {
+  try {
+    PyEval_RestoreThread(state_);
+  } catch (const abi::__forced_unwind&) {
+    // Python ends the thread by pthread_exit(), which unwinds its stack.
+    for (;;) ::pause();
+  }
+}
 
 SignalHandlers::SignalHandlers() : onMainThread_(isMainThread()) {}
 

@@ -15,10 +15,24 @@ namespace isopool::python {
 /// True once the interpreter ends: a thread that then asks for the GIL never returns.
 inline bool isEnding() { return base::isInterpreterFinalizing() || Py_IsInitialized() == 0; }
 
+/// Releases the GIL while it exists. The destructor never returns on a thread that is in C++ when
+/// the interpreter ends, as a daemon thread may be: Python ends a thread that then asks for the
+/// GIL, and in the midst of C++ that would abort the program.
+class GilReleased {
+ public:
+  GilReleased() : state_(PyEval_SaveThread()) {}
+  ~GilReleased();
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* const state_;
+};
+
 /// Runs `step`, which may wait for a worker, without the GIL.
 template <typename Step>
 auto unlocked(const Step& step) {
-  const pybind11::gil_scoped_release released;
+  const GilReleased released;
   return step();
 }
 
@@ -43,7 +57,7 @@ class SignalHandlers {
 template <typename T, typename... Arguments>
 std::shared_ptr<T> makeShared(Arguments&&... arguments) {
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), [](T* object) {
-    const pybind11::gil_scoped_release released;
+    const GilReleased released;
     delete object;
   });
 }

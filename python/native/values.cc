@@ -11,7 +11,7 @@
 
 #include "isopool/errors.h"
 #include "python/native/arguments.h"
-#include "python/native/unlocked.h"
+#include "python/native/python_entry.h"
 
 namespace isopool::python {
 
@@ -60,8 +60,8 @@ py::object tensorOf(const py::object& buffer) {
   void* const bytes = view->buf;
   const auto size = static_cast<int64_t>(view->len);
   const auto release = [held = view.release()](void*) {
-    if (isEnding()) return;
-    const py::gil_scoped_acquire acquired;
+    const PythonEntry entry;
+    if (!entry) return;
     PyBuffer_Release(held);
     delete held;
   };
