@@ -22,7 +22,6 @@ call raises WorkerLost and the supervisor replaces the worker; if the supervisor
 raises SupervisorLost: make a new pool. isopool.errors has all exceptions.
 """
 
-import os
 import pathlib
 import platform
 import sys
@@ -45,9 +44,6 @@ if _torch_version.split(".")[:2] != _build.TORCH_SERIES.split("."):
         f"{pathlib.Path(torch.__file__).parent}): {sys.executable} -m pip install 'torch=={_build.TORCH_SERIES}.*', or "
         "build isopool with this version"
     )
-# Workers use the modules of this program's Python.
-if sys.executable:
-    os.environ.setdefault("ISOPOOL_PYTHON_EXECUTABLE", sys.executable)
 
 from isopool._native import (  # noqa: E402
     InterpreterManager,

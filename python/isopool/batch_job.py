@@ -4,6 +4,7 @@
 import dataclasses
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
@@ -171,6 +172,8 @@ def _options(options: PoolOptions | None, workers: int | None) -> PoolOptions:
         chosen.workers = workers
     if not chosen.python_paths:
         chosen.python_paths = program.python_paths()
+    if not chosen.python and not chosen.shared_supervisor:
+        chosen.python = sys.executable or ""
     return chosen
 
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/native/pool_options.h"
 #include "python/native/unlocked.h"
 #include "python/native/values.h"
 
@@ -17,10 +18,13 @@ namespace {
 bool isRemote(py::handle object) { return py::isinstance<RemoteObject>(object); }
 
 std::shared_ptr<InterpreterManager> makeManager(py::ssize_t count, const py::object& address) {
-  if (count < 0) throw py::value_error("an InterpreterManager needs at least one interpreter");
+  if (count < 1) throw py::value_error("an InterpreterManager needs at least one interpreter");
   const auto workers = static_cast<size_t>(count);
   if (address.is_none()) {
-    return unlocked([&] { return makeShared<InterpreterManager>(workers); });
+    PoolOptions options;
+    options.workers = workers;
+    options = withThisPython(std::move(options));
+    return unlocked([&] { return makeShared<InterpreterManager>(options); });
   }
   const SharedSupervisor supervisor{py::str(address).cast<std::string>()};  // or a path object
   return unlocked([&] { return makeShared<InterpreterManager>(supervisor, workers); });
@@ -89,7 +93,7 @@ RemoteObject RemoteObject::call(const py::args& args, const py::kwargs& kwargs) 
   if (anyObject && !named.empty()) {
     throw py::type_error("objects of a worker can't be passed beside named arguments");
   }
-  const py::gil_scoped_release released;
+  const GilReleased released;
   if (!anyObject) return {session_, object_.callKwargs(std::move(values), std::move(named))};
   std::vector<Obj> all;
   for (size_t i = 0; i < objects.size(); ++i) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "python/native/model.h"
+#include "python/native/pool_options.h"
 #include "python/native/unlocked.h"
 #include "python/native/values.h"
 
@@ -41,6 +42,7 @@ std::shared_ptr<Pool> makePool(const std::optional<size_t>& workers, const py::o
     options.pythonPaths = paths.cast<std::vector<std::string>>();
   }
   if (!address.is_none()) options.sharedSupervisor = pathOf(address);
+  options = withThisPython(std::move(options));
   return unlocked([&] { return makeShared<Pool>(options); });
 }
 

@@ -357,3 +357,26 @@ def test_a_program_that_keeps_its_pool_until_its_end_ends(package: pathlib.Path)
         patience=120,
     )
     assert (ended.returncode, ended.stdout) == (0, "alive\n"), ended.stderr
+
+
+def test_the_import_leaves_the_programs_environment_alone() -> None:
+    ended = run_program(
+        """
+        import os
+        before = dict(os.environ)
+        import isopool
+        with isopool.Pool(1) as pool:
+            pool.load(abs)(-1)
+        assert dict(os.environ) == before
+        """,
+        patience=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_workers_have_the_modules_of_this_interpreter_or_of_the_one_that_is_named() -> None:
+    with isopool.Pool(1) as pool:
+        settings = {each.name: each.value for each in pool.options()}
+    assert settings["python"] == sys.executable
+    with pytest.raises(isopool.SupervisorLost, match="/nonexistent/python"):
+        isopool.Pool(1, python="/nonexistent/python")
