@@ -134,8 +134,8 @@ Cost costOfLeaving(size_t count) {
   EXPECT_EQ(::kill(process, SIGSTOP), 0);
   crowd.leave();
   EXPECT_EQ(::kill(process, SIGCONT), 0);
-  // Answers cost the supervisor time, too: on a busy machine, where all takes longer, there must not
-  // be more of them.
+  // Answers cost the supervisor time, too: on a busy machine, where all takes longer, there must
+  // not be more of them.
   constexpr int kBetweenAnswers = 5;  // ms
   constexpr milliseconds kBetweenReports(50);
   auto nextReport = began;
