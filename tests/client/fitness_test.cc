@@ -30,6 +30,10 @@ import threading
 import time
 import types
 
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
 forever = threading.Event()
 
 
@@ -139,6 +143,35 @@ def own_builtins():
     builtins.print = lambda *words: None
     builtins._ = str
     sys.modules["collections"] = types.ModuleType("collections")
+
+
+class FunctionMode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        raise RuntimeError("a function mode of another program")
+
+
+class DispatchMode(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        raise RuntimeError("a dispatch mode of another program")
+
+
+def enter_function_mode():
+    FunctionMode().__enter__()
+
+
+def enter_dispatch_mode():
+    DispatchMode().__enter__()
+
+
+def choose_device():
+    torch.set_default_device("meta")
+
+
+def kind_of_sum():
+    try:
+        return str((torch.ones(2) + 1).device)
+    except RuntimeError as error:
+        return str(error)
 
 
 def raise_after_this_call(done):
@@ -333,6 +366,38 @@ TEST_F(SharedFitness, AnExceptionThatOneProgramRaisesInTheWorkersThreadReachesNo
   ASSERT_TRUE(waitUntil([&] { return std::filesystem::exists(raised); }));
   EXPECT_EQ(subject_->number("pid"), worker_);
 }
+
+class SharedModes : public SharedFitness,
+                    public ::testing::WithParamInterface<std::pair<const char*, const char*>> {
+ protected:
+  static std::string kindOfSum(InterpreterSession& session) {
+    return session.global("poison", "kind_of_sum")(at::ArrayRef<Obj>()).toIValue().toStringRef();
+  }
+};
+
+TEST_P(SharedModes, ThatOneProgramHasEnteredAreOfItsOwnCallsOnly) {
+  serve({"--workers", "1"});
+  poisonBy(GetParam().first);
+  const auto third = attach(1);
+  third->registerModuleSource("poison", kPoison);
+  InterpreterSession session = third->acquireOne();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(kindOfSum(session), "cpu");
+    EXPECT_EQ(kindOfSum(*session_), GetParam().second);
+  }
+  // Nor do they outlive the program.
+  session_.reset();
+  poisoner_.reset();
+  EXPECT_EQ(kindOfSum(session), "cpu");
+  EXPECT_EQ(subject_->number("pid"), worker_);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    By, SharedModes,
+    ::testing::Values(std::pair{"enter_function_mode", "a function mode of another program"},
+                      std::pair{"enter_dispatch_mode", "a dispatch mode of another program"},
+                      std::pair{"choose_device", "meta"}),
+    [](const auto& each) { return std::string(each.param.first); });
 
 // Each starts a process while a module is loaded, and stores its number.
 struct Left {

@@ -144,7 +144,7 @@ bool CallLoop::serveNext() {
   statusPage_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
   statusPage_.runningSince.store(coarseNow(), std::memory_order_relaxed);
   models_.runNone();
-  noteClient(channel.memory->client);
+  noteClient(channel);
   statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
@@ -164,8 +164,12 @@ void CallLoop::requireFitnessFor(const ClientLink& channel) {
   if (!failure.empty()) leaveUnfit(failure);
 }
 
-void CallLoop::noteClient(uint64_t client) noexcept {
+// Before its code runs.
+void CallLoop::noteClient(const ClientLink& channel) noexcept {
+  const uint64_t client = channel.memory->client;
   if (client == lastClient_) return;
+  if (ClientLink* former = find(lastClient_)) former->modes = EnteredModes::ofThisThread();
+  channel.modes.apply();
   lastClient_ = client;
   statusPage_.lastClient.store(client, std::memory_order_relaxed);
 }
@@ -260,13 +264,14 @@ void CallLoop::dropDetachedChannels() {
   if (std::none_of(channels_.begin(), channels_.end(), detached)) return;
   for (auto& channel : channels_) {
     if (!channel->detached) continue;
-    noteClient(channel->memory->client);
+    noteClient(*channel);
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();
     threads_.ranCodeOf(channel->memory->client);
     threads_.left(channel->memory->client);
   }
+  EnteredModes().apply();
   // An importer and its modules form reference cycles. The collection is only requested, so that
   // calls of other clients do not wait for it: memory that objects in cycles still use is
   // privatised, which costs a copy. Without other clients it runs now.

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "worker/memory/channel_memory.h"
 #include "worker/memory/package_store.h"
+#include "worker/serve/entered_modes.h"
 #include "worker/serve/handle_table.h"
 #include "worker/serve/input_versions.h"
 #include "worker/serve/object_table.h"
@@ -28,6 +29,7 @@ struct ClientLink {
   ObjectTable<base::ObjectId> objects;  ///< replicated objects
   HandleTable handles;
   InputVersions versions;
+  EnteredModes modes;  ///< while code of another client runs
   /// The newest handle at the time when a package was last dropped: this and older handles may keep
   /// objects of the package alive.
   base::HandleId newestOfDropped{0};
