@@ -561,6 +561,11 @@ bool Worker::isStopped() const {
   return pid() != 0 && services_.processes.conditionOf(pid()) == Processes::Condition::kStopped;
 }
 
+bool Worker::isStoppedForSomeTime() const {
+  const Options& options = services_.options;
+  return options.stoppedTimeout.count() != 0 && !options.noKill && isStopped();
+}
+
 // `left`: of its time; negative: it has no limit.
 void Worker::lookWhetherStopped(base::Milliseconds left) {
   if (!isStopped()) return;

@@ -121,6 +121,8 @@ class Worker {
   void stateChanged(bool stopped);
   /// True if a signal has stopped it, as far as the kernel says now.
   bool isStopped() const;
+  /// The same, and stopped_timeout limits for how long.
+  bool isStoppedForSomeTime() const;
   /// Deletes the count of a client that has left.
   void forgetReports(ClientId client) { reports_.erase(client); }
   uint32_t reportsOf(ClientId client) const;

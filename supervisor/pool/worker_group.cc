@@ -446,6 +446,16 @@ void WorkerGroup::assignWorker(const Slot& slot, Epoch epoch) {
   }
   ipc::reachCrashPoint(CrashPoint::kSpareAssigned);
   setTitle(epoch);
+  if (worker != nullptr && worker->isStoppedForSomeTime()) {
+    // In a later handler: this is a decision of the slot table, which must not be called here.
+    services_.loop.post([self = self_.weak(), epoch] {
+      WorkerGroup* alive = self.get();
+      Worker* stopped = alive == nullptr ? nullptr : alive->find(epoch);
+      if (stopped == nullptr) return;
+      alive->loseWorker(*stopped, DeathCause::kStopped,
+                        "a signal had stopped it when it was to take over from another worker");
+    });
+  }
 }
 
 void WorkerGroup::slotQuarantined(const Quarantine& quarantine) {

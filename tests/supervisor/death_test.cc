@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -97,6 +99,27 @@ TEST(WorkerDeath, ADyingSpareIsReplaced) {
   ::kill(pool.worker(spare).introduction.processId, SIGKILL);
   ASSERT_TRUE(pool.waitFor([&] { return pool.worker(spare).died.has_value(); }));
   EXPECT_NE(pool.waitForSpare(), spare);
+}
+
+TEST(WorkerDeath, IsNotFollowedByASpareThatASignalHasStopped) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 1);
+  const uint64_t spare = pool.waitForSpare();
+  const pid_t process = pool.worker(spare).introduction.processId;
+  ASSERT_EQ(::kill(process, SIGSTOP), 0);
+  ASSERT_TRUE(pool.waitFor([&] {
+    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+    std::string number, name, state;
+    return static_cast<bool>(stat >> number >> name >> state) && state == "T";
+  }));
+  const uint64_t victim = pool.serving(1, 0);
+  pool.killAndReport(victim);
+  ASSERT_TRUE(pool.waitFor([&] {
+    const uint64_t next = pool.serving(1, 0);
+    return next != victim && next != spare && next != 0;
+  }));
+  EXPECT_EQ(pool.call(pool.serving(1, 0), "served"), "served");
 }
 
 TEST(WorkerDeath, KillsTheProcessesThatUserCodeHasStarted) {
