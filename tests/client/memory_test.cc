@@ -537,6 +537,31 @@ TEST(Weight, WrittenInOneWorkerIsUnchangedInTheOthers) {
   EXPECT_EQ(two.self({"return_weight"}).toIValue().toTensor().sum().item<double>(), sum);
 }
 
+TEST(Weight, WrittenInOneObjectIsUnchangedInOthersOfItsPackage) {
+  const auto pool = std::make_unique<OwnPool>(1);
+  const double stored = 65536.0 * 65535 / 2;
+  const auto sum = [](const Subject& subject) { return subject.ask("weight_sum").toDouble(); };
+  const Subject first(pool->manager());
+  first.ask("write_weight");
+  const Subject second(pool->manager());
+  EXPECT_EQ(sum(second), stored);
+  second.ask("write_weight");
+  ReplicatedObj(second.object()).unload();
+  EXPECT_EQ(sum(second), stored);
+  EXPECT_EQ(sum(first), 0);
+}
+
+TEST(Weight, IsTheStoredOneAgainWhenItsObjectIsLoadedAgain) {
+  const auto pool = std::make_unique<OwnPool>(1);
+  const Subject& subject = pool->subject();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(subject.ask("weight_sum").toDouble(), 65536.0 * 65535 / 2);
+    subject.ask("write_weight");
+    EXPECT_EQ(subject.ask("weight_sum").toDouble(), 0);
+    ReplicatedObj(subject.object()).unload();
+  }
+}
+
 TEST(Weight, WrittenByTheCallerIsUnchangedInTheWorkers) {
   // This process has private copies of the package's pages.
   const auto pool = std::make_unique<OwnPool>(1);

@@ -56,6 +56,10 @@ class Package {
   /// for shared memory. Throws SystemCallError.
   PyRef ownCapsule() const;
 
+  /// True at the first call. What is loaded first lies in mapping(), and its writes stay there:
+  /// whatever is loaded later needs a mapping of its own, to begin with the stored bytes.
+  bool isFirstLoad() { return !std::exchange(loaded_, true); }
+
   /// The archive's torch.package.PackageImporter, made at the first use: a borrowed reference; null
   /// with a Python error set if that fails.
   PyObject* importer();
@@ -73,6 +77,7 @@ class Package {
   base::Fd object_;
   std::shared_ptr<const ipc::Mapping> mapping_;
   Sharing sharing_;
+  bool loaded_ = false;
   PyRef importer_;
 };
 

@@ -16,7 +16,7 @@ void defineObject(RunningCall& call, ClientLink& channel) {
     const PyRef format = call.boundedText(2, ipc::kMostFormatNameBytes);
     const PyRef options = call.boundedText(3, ipc::kMostModelOptionsBytes);
     ShownModels::Name name = call.modelName(4);
-    const bool own = (call.received().flags & ipc::kOwnMemory) != 0;
+    const bool own = (call.received().flags & ipc::kOwnMemory) != 0 || !file.isFirstLoad();
     PyRef loaded = loadModel(file, format.get(), options.get(),
                              own ? MemoryOfModel::kOwn : MemoryOfModel::kOfFile);
     if (!loaded) {
