@@ -25,11 +25,15 @@ void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
   // Notes the attack before the kill, so that a thread that sees the death finds the note. A
   // supervisor ends with its first zygote.
   target_.attacks().note(victim);
-  if (attack.victim != Role::kWorker && attack.victim != Role::kProgram) {
+  const std::vector<Member> members = target_.members();
+  // A zygote ends when the process dies by which it forks a worker.
+  const bool forks = std::any_of(members.begin(), members.end(), [&](const Member& member) {
+    return member.id.pid == victim && member.ofZygote;
+  });
+  if (forks || (attack.victim != Role::kWorker && attack.victim != Role::kProgram)) {
     const auto now = std::chrono::steady_clock::now();
     noteDisturbance(now, now);
   }
-  const std::vector<Member> members = target_.members();
   const bool hasWorkers = std::any_of(members.begin(), members.end(), [](const Member& member) {
     return member.role == Role::kWorker && !member.ofZygote;
   });
