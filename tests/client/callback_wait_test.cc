@@ -161,6 +161,8 @@ TEST(CallbackWait, IsRefusedWhereTooManyCallbacksWait) {
   endsInTime([] {
     const auto nest = std::make_shared<Nest>();
     Nest::wait(nest, sharedSubject().object(), 300);
+    // A call ends before its callback has returned, which waits for the next one.
+    ASSERT_TRUE(waitUntil([&] { return nest->waiting == 0; }));
     EXPECT_GE(nest->refused, 1);
     // One in no callback, 256 in callbacks, and those that are refused, which may be several at a
     // time.
