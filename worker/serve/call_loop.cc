@@ -144,7 +144,7 @@ bool CallLoop::serveNext() {
   statusPage_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
   statusPage_.runningSince.store(coarseNow(), std::memory_order_relaxed);
   models_.runNone();
-  noteClient(channel);
+  switchTo(channel);
   statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
@@ -165,11 +165,14 @@ void CallLoop::requireFitnessFor(const ClientLink& channel) {
 }
 
 // Before its code runs.
-void CallLoop::noteClient(const ClientLink& channel) noexcept {
+void CallLoop::switchTo(const ClientLink& channel) noexcept {
   const uint64_t client = channel.memory->client;
   if (client == lastClient_) return;
   if (ClientLink* former = find(lastClient_)) former->modes = EnteredModes::ofThisThread();
   channel.modes.apply();
+  // Withdraws an exception that code of the former client has raised in this thread from another
+  // one, and that was not seen yet.
+  ::PyThreadState_SetAsyncExc(::PyThread_get_thread_ident(), nullptr);
   lastClient_ = client;
   statusPage_.lastClient.store(client, std::memory_order_relaxed);
 }
@@ -264,7 +267,7 @@ void CallLoop::dropDetachedChannels() {
   if (std::none_of(channels_.begin(), channels_.end(), detached)) return;
   for (auto& channel : channels_) {
     if (!channel->detached) continue;
-    noteClient(*channel);
+    switchTo(*channel);
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();

@@ -84,7 +84,7 @@ class CallLoop final : public ControlPlane {
   void requireFitnessFor(const ClientLink& channel);
   void updateStatusPage() noexcept;
   /// Publishes the client whose code may run from now on, if it is another one than before.
-  void noteClient(const ClientLink& channel) noexcept;
+  void switchTo(const ClientLink& channel) noexcept;
   /// The longest time that a client allows this worker to spin, in ns.
   int64_t spinAllowance() const noexcept;
   /// Moves this thread if a client would let it spin on another processor.

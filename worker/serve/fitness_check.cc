@@ -200,7 +200,6 @@ FitnessCheck::FitnessCheck(const Sandbox& sandbox)
 std::string FitnessCheck::failureBefore(uint64_t client) {
   const uint64_t served = std::exchange(lastServed_, client);
   if (served != 0 && served != client) {
-    InterpreterCheck::clearRaised();
     if (std::string found = failureOfProcesses(); !found.empty()) return found;
   }
   const uint64_t before = std::exchange(lastClient_, client);

@@ -76,8 +76,4 @@ std::string InterpreterCheck::failure() const {
   return name.empty() ? "" : "user code removed the module " + name + " from sys.modules";
 }
 
-void InterpreterCheck::clearRaised() {
-  ::PyThreadState_SetAsyncExc(::PyThread_get_thread_ident(), nullptr);
-}
-
 }  // namespace isopool::worker

@@ -18,9 +18,6 @@ class InterpreterCheck {
 
   /// What is missing, in words; empty: nothing.
   std::string failure() const;
-  /// Withdraws an exception that user code has raised in this thread from another one
-  /// (PyThreadState_SetAsyncExc), and that has not been seen yet.
-  static void clearRaised();
 
  private:
   PyRef builtins_;  ///< the dict itself: user code can remove the module
