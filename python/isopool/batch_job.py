@@ -4,7 +4,6 @@
 import dataclasses
 import os
 import pathlib
-import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
@@ -172,8 +171,6 @@ def _options(options: PoolOptions | None, workers: int | None) -> PoolOptions:
         chosen.workers = workers
     if not chosen.python_paths:
         chosen.python_paths = program.python_paths()
-    if not chosen.python and not chosen.shared_supervisor:
-        chosen.python = sys.executable or ""
     return chosen
 
 

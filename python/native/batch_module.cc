@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "isopool/batch.h"
+#include "python/native/this_python.h"
 #include "python/native/times.h"
+#include "python/native/unlocked.h"
 #include "python/native/values.h"
 
 namespace isopool::python {
@@ -91,7 +93,7 @@ py::dict completed(py::object progress, py::object failure, const Function& func
   const BatchControl control = callbacks.control();
   BatchSummary summary;
   {
-    const py::gil_scoped_release released;
+    const GilReleased released;
     summary = function(control);
   }
   callbacks.rethrow();
@@ -121,7 +123,7 @@ BatchJob jobOf(const py::dict& values, const PoolOptions& pool) {
   job.shard = values["shard"].cast<uint32_t>();
   job.shards = values["shards"].cast<uint32_t>();
   job.force = values["force"].cast<bool>();
-  job.pool = pool;
+  job.pool = withThisPython(pool);
   return job;
 }
 
@@ -151,8 +153,8 @@ PYBIND11_MODULE(_batch, module) {
       [](const std::string& output, const PoolOptions& pool, py::object progress,
          py::object failure) {
         return completed(std::move(progress), std::move(failure),
-                         [&output, &pool](const BatchControl& control) {
-                           return retryBatch(output, control, pool);
+                         [&output, own = withThisPython(pool)](const BatchControl& control) {
+                           return retryBatch(output, control, own);
                          });
       },
       "output"_a, "pool"_a, "progress"_a, "failure"_a);

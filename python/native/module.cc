@@ -12,6 +12,7 @@
 #include "python/native/python_entry.h"
 #include "python/native/statistics.h"
 #include "python/native/streams.h"
+#include "python/native/unlocked.h"
 #include "python/native/values.h"
 
 PYBIND11_MODULE(_native, module) {
@@ -26,7 +27,7 @@ PYBIND11_MODULE(_native, module) {
   module.def("tensor_of", &isopool::python::tensorOf, pybind11::arg("buffer"),
              "The bytes of a buffer as a uint8 tensor, without a copy. Do not write to it.");
   module.def("trim_shared_memory", &isopool::trimSharedMemory,
-             pybind11::call_guard<pybind11::gil_scoped_release>(),
+             pybind11::call_guard<isopool::python::GilReleased>(),
              "Returns the memory that this program shares with its workers and that is free now to "
              "the system, and the number of bytes. That happens by itself when the memory has been "
              "free for some seconds. The workers return theirs when no call runs.");

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "python/native/pool_options.h"
+#include "python/native/this_python.h"
 #include "python/native/unlocked.h"
 #include "python/native/values.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "python/native/model.h"
-#include "python/native/pool_options.h"
+#include "python/native/this_python.h"
 #include "python/native/unlocked.h"
 #include "python/native/values.h"
 

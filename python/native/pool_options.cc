@@ -216,14 +216,4 @@ void definePoolOptions(py::module_& module) {
              "How long calls wait while a shared supervisor is restarted; 0: not at all.");
 }
 
-// ISOPOOL_PYTHON_EXECUTABLE decides, as each setting in the environment does.
-PoolOptions withThisPython(PoolOptions options) {
-  if (!options.python.empty() || !options.sharedSupervisor.empty()) return options;
-  const py::object executable = py::module_::import("sys").attr("executable");
-  if (!executable.is_none()) {
-    options.python = py::module_::import("os").attr("fsencode")(executable).cast<std::string>();
-  }
-  return options;
-}
-
 }  // namespace isopool::python

@@ -3,17 +3,11 @@
 
 #include <pybind11/pybind11.h>
 
-#include "isopool/options.h"
-
 namespace isopool::python {
 
 /// Adds the classes PoolOptions and Recycling to the extension module: the structures of
 /// isopool/options.h, whose fields have their Python names. A time is set as timeOf() takes it and
 /// read in seconds; the level of the sandbox is its name.
 void definePoolOptions(pybind11::module_& module);
-
-/// The options with this program's interpreter if they name none: workers have its modules. Those
-/// of a shared supervisor have the service's. With the GIL.
-PoolOptions withThisPython(PoolOptions options);
 
 }  // namespace isopool::python
