@@ -24,6 +24,7 @@
 
 #include "base/await_readable.h"
 #include "base/running_time.h"
+#include "base/signal_text.h"
 #include "base/standard_streams.h"
 #include "base/system_call.h"
 #include "ipc/control/frame.h"
@@ -215,10 +216,8 @@ SupervisorProcess startPrivateSupervisor(const std::string& program,
                            std::to_string(patience.count()) + " ms and was killed");
     }
     if (*signal != 0) {
-      const char* name = ::sigdescr_np(*signal);
-      throw SupervisorLost(
-          "the supervisor " + program + " was killed by signal " + std::to_string(*signal) +
-          (name == nullptr ? "" : " (" + std::string(name) + ")") + " while it started");
+      throw SupervisorLost("the supervisor " + program + " was killed by " +
+                           base::signalText(*signal) + " while it started");
     }
     return {std::move(ours), std::move(lifelineWrite), child, std::move(logRead)};
   } catch (const base::SystemCallError& error) {

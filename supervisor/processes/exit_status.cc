@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/signal_text.h"
 #include "ipc/worker_exit.h"
 
 namespace isopool::supervisor {
@@ -24,9 +25,7 @@ std::string killedFromOutside(const std::optional<bool>& forMemory) {
 
 std::string ExitStatus::describe() const {
   if (signal == 0) return "exited with code " + std::to_string(exitCode);
-  const char* name = ::sigdescr_np(signal);
-  return "was killed by signal " + std::to_string(signal) + " (" +
-         (name != nullptr ? name : "unknown") + ")";
+  return "was killed by " + base::signalText(signal);
 }
 
 std::string ExitStatus::name() const {
