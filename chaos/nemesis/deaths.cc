@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "base/fd.h"
@@ -34,9 +35,8 @@ void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
     const auto now = std::chrono::steady_clock::now();
     noteDisturbance(now, now);
   }
-  const bool hasWorkers = std::any_of(members.begin(), members.end(), [](const Member& member) {
-    return member.role == Role::kWorker && !member.ofZygote;
-  });
+  const bool hasWorkers =
+      std::any_of(members.begin(), members.end(), std::mem_fn(&Member::isWholeWorker));
   const bool withAll = attack.victim == Role::kSupervisor || attack.victim == Role::kGuardian ||
                        (attack.victim == Role::kProgram && !target_.plan().shared) ||
                        (attack.victim == Role::kZygote && !hasWorkers);

@@ -12,6 +12,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -303,9 +304,8 @@ void Target::takeStock() {
       [this] {
         revive();
         const std::vector<Member> all = members();
-        return !supervisor_ || std::count_if(all.begin(), all.end(), [](const Member& member) {
-                                 return member.role == Role::kWorker && !member.ofZygote;
-                               }) >= plan_.workers;
+        return !supervisor_ || std::count_if(all.begin(), all.end(),
+                                             std::mem_fn(&Member::isWholeWorker)) >= plan_.workers;
       },
       onThisMachine(kPatience));
   std::vector<Standing> standings;

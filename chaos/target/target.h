@@ -29,6 +29,8 @@ struct Member {
   /// Its parent is a zygote: it is about to fork a worker, or the zygote has not started yet and
   /// tries what the kernel permits. The parent of a worker is the supervisor.
   bool ofZygote = false;
+
+  bool isWholeWorker() const { return role == Role::kWorker && !ofZygote; }
 };
 
 /// The files of which a target is made.
