@@ -19,7 +19,8 @@ inline constexpr size_t kShownNameBytes = 96;
 /// the worker writes it. Clients map it to choose a free worker: a hint. The supervisor reads it to
 /// find the client whose call keeps a worker busy: untrusted, because the worker writes it.
 struct WorkerStatusPage {
-  /// The supervisor's number of the client whose call runs; 0 if no call runs.
+  /// The supervisor's number of the client whose call runs, or of one that has left and whose
+  /// objects are destroyed; 0 if no such code runs.
   alignas(kCacheLinePair) SharedWord<uint64_t> runningClient;
   SharedWord<int64_t> runningSince;  ///< a time of monotonicNow(), exact to a few milliseconds
   /// Number of channels that had a call waiting when the worker took the running call.

@@ -107,7 +107,8 @@ class Attachment {
   ChannelMemory memory;
   Stage stage = Stage::kIntroduced;
   base::TimeLimit deadline;      ///< of attaching, or of detaching
-  base::TimeLimit overdue;       ///< the grace period of a call past its deadline
+  base::TimeLimit overdue;       ///< the grace period of a call past its deadline, or of
+                                 ///< the last code of a client that has left
   uint64_t overdueSequence = 0;  ///< that call
 
   /// Messages about the client that are not sent to the worker yet. Worker::tellMore() sends them

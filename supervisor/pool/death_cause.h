@@ -21,7 +21,7 @@ enum class DeathCause {
   kUnfit,          ///< it exited because user code had left it unfit for other programs
   kGaveUp,         ///< it exited because it could not go on, and reported why
   kOverdue,        ///< killed: a call continued after its deadline or limits.call_time
-  kClientLeft,     ///< killed: a call of a client that had left continued
+  kClientLeft,     ///< killed: code of a client that had left continued
   kUnresponsive,   ///< killed: too slow to start, or to attach or detach a channel
   kStopped,        ///< killed: a signal had stopped it
   kProtocol,       ///< killed: it sent an invalid message, or closed its control socket

@@ -39,6 +39,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, std::string gp
       deadline_(services.loop),
       stopLook_(services.loop),
       self_(this) {
+  (void)ipc::keepWritable(crashLog_);  // all its clients get it
   auto [ours, theirs] = ipc::ControlSocket::makePair();
   base::Fd lifelineEnd;
   lifeline_ = base::Lifeline::make(lifelineEnd);
@@ -164,40 +165,40 @@ void Worker::detach(ClientId client) {
     events_.detached(client);
     return forget(client);
   }
-  attachment->overdue.cancel();
   send(ipc::DetachChannel{client.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kDetachChannelSent);
-  awaitDetached(client);
+  limitLastCode(client);
+  awaitAnswer(client);
 }
 
-// The worker handles DetachChannel between two calls: if it runs another client's call, the grace
-// period begins anew.
-void Worker::awaitDetached(ClientId client) {
-  attachments_.at(client).deadline.setAfter(services_.options.grace, [this, client] {
-    const uint64_t running = runningClient();
-    if (running == 0) return awaitAnswer(client);
-    if (running != client.value) return awaitDetached(client);
-    lose(DeathCause::kClientLeft, "a call of client " + std::to_string(client.value) +
+// A call of the client that has left gets the grace period, and so does what the worker runs before
+// it answers: destructors of the client's objects. A run that began after the last look gets a
+// whole period from the next one.
+void Worker::limitLastCode(ClientId client) {
+  const auto limit = [this, client, seen = lastCodeOf(client)] {
+    if (!seen || seen != lastCodeOf(client)) return limitLastCode(client);
+    lose(DeathCause::kClientLeft, "code of client " + std::to_string(client.value) +
                                       ", which has left, continued for more than " +
                                       std::to_string(services_.options.grace.count()) +
                                       " ms (ISOPOOL_GRACE)");
-  });
+  };
+  attachments_.at(client).overdue.setAfter(services_.options.grace, limit);
+}
+
+// Which run of the client's code goes on; none if none does.
+std::optional<uint64_t> Worker::lastCodeOf(ClientId client) const {
+  if (runningClient() != client.value) return std::nullopt;
+  return statusWord(offsetof(ipc::WorkerStatusPage, runningSince));
 }
 
 // A worker reads its messages between two calls, and other clients' calls may take long. If it runs
-// no call when the time begins and none when it ends, and has not answered, it is stopped or hangs
-// while it cleans up.
+// no code when the time begins and none when it ends, and has not answered, it is stopped or hangs.
 void Worker::awaitAnswer(ClientId client) {
   const bool hadTime = hasTimeToAnswer();
   const auto look = [this, client, hadTime] {
+    if (!hadTime || !hasTimeToAnswer()) return awaitAnswer(client);
     const bool attaching = attachments_.at(client).stage != Attachment::Stage::kDetaching;
-    if (hadTime && hasTimeToAnswer()) {
-      loseLate(attaching ? "to attach a channel" : "to detach a channel");
-    } else if (attaching) {
-      awaitAnswer(client);
-    } else {
-      awaitDetached(client);
-    }
+    loseLate(attaching ? "to attach a channel" : "to detach a channel");
   };
   attachments_.at(client).deadline.setAfter(services_.options.workerTimeout, look);
 }
@@ -242,8 +243,9 @@ uint32_t Worker::reportsOf(ClientId client) const {
 }
 
 bool Worker::reportedByAll() const {
-  return std::all_of(attachments_.begin(), attachments_.end(),
-                     [this](const auto& entry) { return reportsOf(entry.first) > 0; });
+  return std::all_of(attachments_.begin(), attachments_.end(), [this](const auto& entry) {
+    return !entry.second.usable() || reportsOf(entry.first) > 0;
+  });
 }
 
 Attachment* Worker::attachment(ClientId client) {

@@ -126,7 +126,7 @@ class Worker {
   /// Deletes the count of a client that has left.
   void forgetReports(ClientId client) { reports_.erase(client); }
   uint32_t reportsOf(ClientId client) const;
-  /// True if every client with a channel to the worker has reported it.
+  /// True if every client with a usable channel to the worker has reported it.
   bool reportedByAll() const;
   /// Null if the worker has no channel to the client.
   Attachment* attachment(ClientId client);
@@ -191,7 +191,8 @@ class Worker {
   void goneSoon();
   void loseLate(const char* what);
   void lookWhetherStopped(base::Milliseconds left);
-  void awaitDetached(ClientId client);
+  void limitLastCode(ClientId client);
+  std::optional<uint64_t> lastCodeOf(ClientId client) const;
   void awaitAnswer(ClientId client);
   bool hasTimeToAnswer() const;
   void forget(ClientId client);

@@ -87,6 +87,8 @@ TEST(Pool, EveryWorkerReceivesAllPackagesAndSegments) {
 TEST(Pool, NobodyCanSealMemoryThatWorkersWriteTo) {
   PrivatePool pool;
   pool.begin();
+  pool.openPool(1, 1);
+  base::Fd crashLog = pool.worker(pool.serving(1, 0)).crashLog.duplicate();
   base::Fd segment = ipc::createMemoryObject("test", ipc::kPageBytes);
   base::Fd moved = ipc::createMemoryObject("test", ipc::kPageBytes);
   ipc::LoadPackage object{1, ipc::kPageBytes, "moved"};
@@ -94,7 +96,7 @@ TEST(Pool, NobodyCanSealMemoryThatWorkersWriteTo) {
   pool.send(object, {moved.get()});
   pool.send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {segment.get()});
   pool.statistics();  // it has handled both messages
-  for (const base::Fd* each : {&segment, &moved}) {
+  for (const base::Fd* each : {&segment, &moved, &crashLog}) {
     EXPECT_THROW(ipc::sealMemoryObject(*each, ipc::Seal::kSingleWriter), base::SystemCallError);
   }
 }

@@ -116,7 +116,7 @@ void CallLoop::run() {
   for (;;) {
     if (doorbellRung()) readMessages();
     const bool served = serveNext();
-    dropDetachedChannels();
+    if (anyDetached() && collection_.untilRested().count() == 0) dropDetachedChannels();
     if (inputsRemoved_) leaveRemovedInputs();
     if (!served) waitForWork();
     if (collection_.overdue()) collect();
@@ -142,15 +142,12 @@ bool CallLoop::serveNext() {
   ClientLink& channel = **next;
   requireFitnessFor(channel);
   statusPage_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
-  statusPage_.runningSince.store(coarseNow(), std::memory_order_relaxed);
-  models_.runNone();
-  switchTo(channel);
-  statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
+  startCodeOf(channel);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
   threads_.ranCodeOf(channel.memory->client);
   models_.unnameMade();
-  statusPage_.runningClient.store(0, std::memory_order_relaxed);
+  endCode();
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageIdleStored);
   if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
   if (++servedSinceUpdate_ >= kCallsPerUpdate) updateStatusPage();
@@ -176,6 +173,15 @@ void CallLoop::switchTo(const ClientLink& channel) noexcept {
   lastClient_ = client;
   statusPage_.lastClient.store(client, std::memory_order_relaxed);
 }
+
+void CallLoop::startCodeOf(const ClientLink& channel) noexcept {
+  statusPage_.runningSince.store(coarseNow(), std::memory_order_relaxed);
+  models_.runNone();
+  switchTo(channel);
+  statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
+}
+
+void CallLoop::endCode() noexcept { statusPage_.runningClient.store(0, std::memory_order_relaxed); }
 
 void CallLoop::updateStatusPage() noexcept {
   servedSinceUpdate_ = 0;
@@ -245,6 +251,9 @@ void CallLoop::waitForWork() {
           std::optional<std::chrono::nanoseconds> time = collection_.idleTime(begin);
           const auto toTrim = timeToTrim(begin);
           if (toTrim && (!time || *toTrim < *time)) time = toTrim;
+          if (anyDetached() && (!time || collection_.untilRested() < *time)) {
+            time = collection_.untilRested();
+          }
           if (const auto look = threads_.nextLook()) {
             const std::chrono::nanoseconds toLook(std::max<int64_t>(0, *look - begin) + kCoarse);
             if (!time || toLook < *time) time = toLook;
@@ -262,28 +271,34 @@ void CallLoop::waitForWork() {
   }
 }
 
+bool CallLoop::anyDetached() const noexcept {
+  return std::any_of(channels_.begin(), channels_.end(),
+                     [](const auto& channel) { return channel->detached; });
+}
+
+// Destructors of the clients' objects run here, and other clients' calls wait: the status page says
+// whose code runs, and the supervisor limits its time while it awaits ChannelDetached. That is also
+// why the collection runs now: an importer and its modules, for example, form reference cycles.
 void CallLoop::dropDetachedChannels() {
-  const auto detached = [](const auto& channel) { return channel->detached; };
-  if (std::none_of(channels_.begin(), channels_.end(), detached)) return;
+  const ClientLink* last = nullptr;
   for (auto& channel : channels_) {
     if (!channel->detached) continue;
-    switchTo(*channel);
+    startCodeOf(*channel);
+    last = channel.get();
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();
     threads_.ranCodeOf(channel->memory->client);
     threads_.left(channel->memory->client);
   }
+  if (last == nullptr) return;
   EnteredModes().apply();
-  // An importer and its modules form reference cycles. The collection is only requested, so that
-  // calls of other clients do not wait for it: memory that objects in cycles still use is
-  // privatised, which costs a copy. Without other clients it runs now.
-  collection_.request();
-  if (std::all_of(channels_.begin(), channels_.end(), detached)) collection_.run();
+  collection_.run();
+  endCode();
   for (const auto& channel : channels_) {
     if (channel->detached) detach(*channel);
   }
-  std::erase_if(channels_, detached);
+  std::erase_if(channels_, [](const auto& channel) { return channel->detached; });
   if (channels_.size() == 1) channels_.front()->alone = true;
   dropRemains();
   updateStatusPage();

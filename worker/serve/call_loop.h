@@ -82,6 +82,9 @@ class CallLoop final : public ControlPlane {
   bool serveNext();
   /// Exits the process if user code left it unfit for this client.
   void requireFitnessFor(const ClientLink& channel);
+  /// Publishes that the client's code runs, and since when; after endCode(), that none runs.
+  void startCodeOf(const ClientLink& channel) noexcept;
+  void endCode() noexcept;
   void updateStatusPage() noexcept;
   /// Publishes the client whose code may run from now on, if it is another one than before.
   void switchTo(const ClientLink& channel) noexcept;
@@ -91,6 +94,8 @@ class CallLoop final : public ControlPlane {
   void leaveClientsProcessor(int64_t now) noexcept;
   /// Spins, then sleeps until a call or a message comes or a requested collection is due.
   void waitForWork();
+  /// True if a client has left that dropDetachedChannels() has not handled.
+  bool anyDetached() const noexcept;
   /// Drops the objects of detached clients, makes private what is left of their memory, and
   /// reports to the supervisor.
   void dropDetachedChannels();

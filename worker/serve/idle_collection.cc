@@ -38,6 +38,10 @@ bool IdleCollection::overdue() const noexcept {
   return requestedAt_ && ipc::monotonicNow() - *requestedAt_ >= kLongestWait;
 }
 
+std::chrono::nanoseconds IdleCollection::untilRested() const noexcept {
+  return std::chrono::nanoseconds(std::max<int64_t>(notBefore_ - ipc::monotonicNow(), 0));
+}
+
 void IdleCollection::run() {
   const int64_t begin = ipc::monotonicNow();
   // Reset first: an object that a finalizer drops is for the next collection.

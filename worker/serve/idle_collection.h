@@ -22,6 +22,9 @@ class IdleCollection {
   std::optional<std::chrono::nanoseconds> idleTime(int64_t idleSince) const noexcept;
   /// True if the request is so old that the worker is to collect between two calls.
   bool overdue() const noexcept;
+  /// How long a caller that can wait is to wait with run(): zero unless collections took more than
+  /// a tenth of the worker's time. At most half a second.
+  std::chrono::nanoseconds untilRested() const noexcept;
 
   void run();
 
