@@ -14,6 +14,7 @@
 #include "ipc/crash_point.h"
 #include "ipc/named_objects.h"
 #include "ipc/thread_variables.h"
+#include "worker/memory/fork_copies.h"
 #include "worker/process/crash_log.h"
 #include "worker/process/native_libraries.h"
 #include "worker/process/process_title.h"
@@ -69,6 +70,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSandboxed);
     watchForForks(std::array{descriptors.control.get(), descriptors.lifeline.get(),
                              descriptors.doorbell.get()});
+    copyTensorsInForks(base::settingInEnvironment("ISOPOOL_FORK_COPY_LIMIT").number);
     beginInPython(order, descriptors.crashLog.get(), plan.settings.folders);
     loadLibraries(base::settingInEnvironment(kWorkerLibraries).items);
     if (!ipc::memoryObjectHas(descriptors.doorbell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {

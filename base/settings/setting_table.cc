@@ -261,7 +261,8 @@ const Setting kTable[] = {
      .scope = Scope::kVariableOnly,
      .description = "What fork() copies at most, of a program's tensors in memory shared with "
                     "workers, so that a forked child has its own",
-     .more = "A child of a program with more of them gets none: an access ends it."},
+     .more = "A child of a program with more of them gets none: an access ends it. Likewise for a "
+             "process that a model forks in a worker."},
     // --- kClients
     {.key = "max_clients",
      .flag = "--max-clients",
@@ -304,7 +305,8 @@ const Setting kTable[] = {
      .reload = ReloadPolicy::kOnReload,
      .description = "How long a worker may continue a call that is past its deadline or whose "
                     "client is gone",
-     .more = "Then the worker is killed, so that the other clients get a worker again."},
+     .more = "Then the worker is killed, so that the other clients get a worker again. For the "
+             "destructors of the objects of a client that is gone, up to twice the time."},
     {.key = "limits.memory",
      .flag = "--client-memory",
      .variable = "ISOPOOL_CLIENT_MEMORY",

@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "base/mutex.h"
+#include "ipc/memory/live_blocks.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::ipc {
@@ -153,6 +154,8 @@ class PageArena {
   /// only. False if there is no memory: then some are still shared. Nothing may be allocated
   /// afterwards.
   bool becomePrivate() noexcept ISOPOOL_REQUIRES(mutex_);
+  /// Adds each segment that has live blocks to `all`. Throws std::bad_alloc.
+  void addLive(std::vector<LiveBlocks>& all) const;
 
   /// The reservation, which contains all blocks.
   std::span<const std::byte> addressSpace() const noexcept {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a fork of the process that owns the arena needs of it.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "ipc/memory/page_arena.h"
 #include "ipc/memory/private_image.h"
@@ -39,6 +41,21 @@ bool PageArena::becomePrivate() noexcept {
     }
     return image.putInPlace();
   });
+}
+
+void PageArena::addLive(std::vector<LiveBlocks>& all) const {
+  base::MutexLock lock(mutex_);
+  for (const Segment& segment : segments_) {
+    LiveBlocks live{
+        addressOf(segment.firstPage), static_cast<size_t>(segment.pages) * kPageBytes, {}};
+    for (uint32_t page = segment.firstPage; page < segment.endPage();
+         page += entries_[page].pages) {
+      const PageEntry& run = entries_[page];
+      if (run.state != RunState::kUsed) continue;
+      live.blocks.emplace_back(addressOf(page), static_cast<size_t>(run.pages) * kPageBytes);
+    }
+    if (!live.blocks.empty()) all.push_back(std::move(live));
+  }
 }
 
 }  // namespace isopool::ipc

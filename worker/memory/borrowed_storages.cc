@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/system_call.h"
@@ -328,6 +330,25 @@ void BorrowedStorages::detach(ChannelMemory& memory) noexcept {
   }
   for (const auto& segment : memory.inputs.all()) {
     if (segment != nullptr) leaveLocked(*segment);
+  }
+}
+
+// Blocks of the output arena that are used at their own addresses are in OutputBlocks::addLive().
+void BorrowedStorages::addLive(std::vector<ipc::LiveBlocks>& all) {
+  base::MutexLock lock(mutex_);
+  std::map<InputSegment*, std::vector<std::span<const std::byte>>> segments;
+  for (BorrowedRange* range = newest_; range != nullptr; range = range->older) {
+    if (range->bytes == 0) continue;
+    const std::span<const std::byte> pages(range->pages, range->mappedBytes);
+    if (range->window.valid()) {
+      if (!range->privatised) all.push_back({range->pages, range->mappedBytes, {pages}});
+    } else if (range->segment != nullptr && range->segment->rangesLeft == 0 && !detached_) {
+      // Also those with private pages: the image takes the place of the whole segment.
+      segments[range->segment].push_back(pages);
+    }
+  }
+  for (auto& [segment, blocks] : segments) {
+    all.push_back({segment->mapping.data(), segment->mapping.bytes(), std::move(blocks)});
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "ipc/channel/lease_table.h"
+#include "ipc/memory/live_blocks.h"
 #include "ipc/memory/memory_object.h"
 #include "worker/memory/copy_counts.h"
 #include "worker/memory/input_segments.h"
@@ -46,7 +47,7 @@ struct BorrowedPages {
 /// call kept are privatised without affecting other calls, and memory behind a handle stays shared
 /// with the client.
 ///
-/// Storages die on any thread; all other functions are for the call loop's thread.
+/// Storages die on any thread. All other functions are for the call loop's thread, but for addLive().
 class BorrowedStorages {
  public:
   /// Makes a storage in a client's input segment. `memory` is the ChannelMemory that has the
@@ -76,6 +77,9 @@ class BorrowedStorages {
   /// To be called when the client is gone: makes all storages that are alive private and unmaps the
   /// rest of the client's segments.
   void detach(ChannelMemory& memory) noexcept;
+  /// Adds the segments and windows in which storages are alive to `all`, but not those of which the
+  /// worker has private pages only. Any thread. Throws std::bad_alloc.
+  void addLive(std::vector<ipc::LiveBlocks>& all);
 
  private:
   friend struct BorrowedRange;

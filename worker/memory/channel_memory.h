@@ -5,6 +5,7 @@
 
 #include "ipc/channel/worker_end.h"
 #include "worker/memory/borrowed_storages.h"
+#include "worker/memory/fork_copies.h"
 #include "worker/memory/input_segments.h"
 #include "worker/memory/output_blocks.h"
 
@@ -30,6 +31,7 @@ struct ChannelMemory {
   InputSegments inputs;       ///< the client's input arena
   OutputBlocks output;        ///< the arena for results to this client
   BorrowedStorages borrowed;  ///< storages that calls brought
+  const CopiedInForks inForks{*this};
 };
 
 }  // namespace isopool::worker

@@ -262,4 +262,9 @@ void OutputBlocks::detach() noexcept {
   retired_.clear();
 }
 
+void OutputBlocks::addLive(std::vector<ipc::LiveBlocks>& all) const {
+  base::MutexLock lock(mutex_);
+  if (!detached_) arena_.addLive(all);
+}
+
 }  // namespace isopool::worker

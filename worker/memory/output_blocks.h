@@ -142,6 +142,10 @@ class OutputBlocks final : public ipc::BlockSource {
   void detach() noexcept;
   bool empty() const noexcept { return arena_.bytesInUse() == 0; }
 
+  /// Adds the segments with their live blocks to `all`, unless the client is gone: then these are
+  /// private. Any thread. Throws std::bad_alloc.
+  void addLive(std::vector<ipc::LiveBlocks>& all) const;
+
  private:
   ipc::Fit fit() const noexcept;
   uint32_t leasesOf(const void* block) const noexcept;
