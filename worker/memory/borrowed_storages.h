@@ -47,7 +47,7 @@ struct BorrowedPages {
 /// call kept are privatised without affecting other calls, and memory behind a handle stays shared
 /// with the client.
 ///
-/// Storages die on any thread. All other functions are for the call loop's thread, but for addLive().
+/// Storages die on any thread. All other functions but addLive() are for the call loop's thread.
 class BorrowedStorages {
  public:
   /// Makes a storage in a client's input segment. `memory` is the ChannelMemory that has the
