@@ -78,6 +78,18 @@ const Setting kTable[] = {
      .more =
          "Of torch, numpy, ONNX Runtime and others: see [below](#threads-of-the-libraries). All "
          "workers together should not have more threads than the machine has processors."},
+    {.variable = "ISOPOOL_NESTED_POOLS",
+     .kind = SettingKind::kCount,
+     .fallback = "5",
+     .most = 100,
+     .zero = "this program starts no pool of its own",
+     .group = SettingGroup::kWorkers,
+     .scope = Scope::kVariableOnly,
+     .description = "How deep pools may lie in one another",
+     .more = "Code in a worker may start a pool of its own; the worker has one less in this "
+             "variable, so that a module that starts a pool when it is imported, or a script "
+             "without `if __name__ == \"__main__\"`, can't start them without end. Pools of a "
+             "shared supervisor are not counted by the programs that use them."},
     {.key = "gpus",
      .flag = "--worker-gpus",
      .variable = "ISOPOOL_WORKER_GPUS",

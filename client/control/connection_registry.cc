@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/process_environment.h"
 #include "client/control/shared_supervisor.h"
+#include "client/program/environment_setting.h"
 #include "client/program/process_fork.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
@@ -66,6 +67,12 @@ std::string keyOf(const PoolSettings& settings, const std::string& identity,
   return key;
 }
 
+constexpr const char* kTooDeep =
+    "no pool is started here: this code runs in a worker of a pool, which was started in a worker "
+    "of a pool, and so on, to the depth that ISOPOOL_NESTED_POOLS allows. If that was not "
+    "intended, a module starts a pool when it is imported: start it in a function, or under "
+    "if __name__ == \"__main__\"";
+
 // Afterwards `environment` has these variables, in place of those of the same names.
 void replaceVariables(std::vector<std::string>& environment,
                       const std::map<std::string, std::string>& variables) {
@@ -98,6 +105,7 @@ std::shared_ptr<SupervisorConnection> privateConnection(const PoolSettings& sett
   base::MutexLock lock(entry->mutex);
   auto connection = entry->connection.lock();
   if (usable(connection)) return connection;
+  if (numberSetting("ISOPOOL_NESTED_POOLS") == 0) throw Error(kTooDeep);
   const std::string program = supervisorPath(settings.supervisorProgram);
   replaceVariables(environment, settings.variables);
   connection = SupervisorConnection::open(

@@ -6,7 +6,7 @@
 
 namespace isopool::client {
 
-uint64_t sizeSetting(const char* variable) {
+uint64_t numberSetting(const char* variable) {
   try {
     return base::settingInEnvironment(variable).number;
   } catch (const base::SettingError& error) {

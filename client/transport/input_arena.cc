@@ -82,8 +82,8 @@ InputArena& InputArena::instance() {
 }
 
 InputArena::InputArena()
-    : settingBytes_(sizeSetting("ISOPOOL_INPUT_ARENA_LIMIT")),
-      forkCopyLimit_(sizeSetting("ISOPOOL_FORK_COPY_LIMIT")),
+    : settingBytes_(numberSetting("ISOPOOL_INPUT_ARENA_LIMIT")),
+      forkCopyLimit_(numberSetting("ISOPOOL_FORK_COPY_LIMIT")),
       generation_(forkGeneration()),
       arena_(reservedBytes(settingBytes_)),
       limitBytes_(

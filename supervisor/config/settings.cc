@@ -236,6 +236,14 @@ void Settings::check(const Options& options) const {
     const base::Setting& setting = *base::findSetting(key);
     return whereIs(setting, resolved_.at(&setting));
   };
+  // Variables that its processes read.
+  for (const char* variable : {"ISOPOOL_FORK_COPY_LIMIT", "ISOPOOL_NESTED_POOLS"}) {
+    try {
+      base::settingInEnvironment(variable);
+    } catch (const base::SettingError& error) {
+      throw SettingsError(error.what());
+    }
+  }
   constexpr size_t kMostPath = base::UnixAddress::kMostBytes;
   if (options.listen.size() > kMostPath) {
     throw SettingsError(where("listen") + ": '" + options.listen + "' is longer than the " +

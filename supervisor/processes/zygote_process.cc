@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
+#include <string>
 #include <string_view>
 
 #include "base/process_environment.h"
+#include "base/settings/environment.h"
 #include "base/system_call.h"
 #include "ipc/thread_variables.h"
 
@@ -26,6 +28,8 @@ constexpr int kLifelineFd = 4;
 constexpr std::string_view kTunables = "GLIBC_TUNABLES";
 constexpr std::string_view kHugePages = "glibc.malloc.hugetlb";
 
+constexpr std::string_view kNestedPools = "ISOPOOL_NESTED_POOLS";
+
 std::string_view nameOf(std::string_view variable) {
   return variable.substr(0, variable.find('='));
 }
@@ -34,6 +38,9 @@ std::vector<std::string> zygoteEnvironment(std::vector<std::string> variables) {
   for (const std::string_view name : ipc::kThreadVariables) {
     variables.push_back(std::string(name) + "=1");
   }
+  const uint64_t nested = base::settingInEnvironment(kNestedPools).number;
+  variables.push_back(std::string(kNestedPools) + "=" +
+                      std::to_string(nested == 0 ? 0 : nested - 1));
   const size_t ours = variables.size();
   for (std::string& variable : base::processEnvironment()) {
     const bool replaced =
