@@ -24,9 +24,6 @@ from isopool.worker import payload, tasks
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Of so many functions it is known how often they were sent; of the others a worker may have to ask once more.
-_MOST_COUNTED = tasks.MOST_FUNCTIONS
-
 
 class Future(concurrent.futures.Future[_T]):
     """The Future of one call. Also a call that runs can be cancelled.
@@ -119,8 +116,8 @@ class _Calls:
         self._workers = len(pool)
         self._process = os.getpid()
         self._open: dict[_Task, None] = {}  # those whose futures are not settled, the oldest first
-        # By the key of a function: how many calls took it along, up to what is enough. The latest one last.
-        self._sent: collections.OrderedDict[str, int] = collections.OrderedDict()
+        # How many calls took a function along, up to what is enough.
+        self._sent: tasks.RecentFunctions[int] = tasks.RecentFunctions()
         authkey = bytes(multiprocessing.process.current_process().authkey).hex()
         runner = pool._create("tasks", "TaskRunner", (most_tasks, authkey, *initializer))
         self.run = runner.method("run")
@@ -148,13 +145,10 @@ class _Calls:
             self.check()
             self._open[task] = None
             # A function goes along until each worker is likely to have it; a worker without it asks for it.
-            sent = self._sent.get(function.key, 0)
+            sent = self._sent.use(function.key) or 0
             known = sent >= 2 * self._workers
             if not known:
-                self._sent[function.key] = sent + 1
-            self._sent.move_to_end(function.key)
-            if len(self._sent) > _MOST_COUNTED:
-                self._sent.popitem(last=False)
+                self._sent.keep(function.key, sent + 1, function.tensor.numel())
         self._begin(task, None if known else function.tensor)
 
     def _begin(self, task: _Task, pickled: torch.Tensor | None) -> None:

@@ -658,3 +658,18 @@ def test_functions_and_classes_of_main_come_back_as_themselves() -> None:
                 print("found")
     """
     assert run_program(program).stdout == "True\nfound\n"
+
+
+def own_memory(data: bytes) -> int:
+    del data
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_worker_keeps_functions_of_so_many_bytes_only() -> None:
+    with isopool.Executor(1) as executor:
+        functions = [functools.partial(own_memory, bytes([number]) * (8 << 20)) for number in range(40)]
+        sizes = [executor.submit(function).result() for function in functions]
+        assert sizes[-1] - sizes[0] < 160 << 20  # of 320 MB
+        # Those that it has dropped are sent again.
+        assert all(executor.submit(function).result() > 0 for function in (*functions, *functions[::-1]))

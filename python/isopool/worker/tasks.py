@@ -12,7 +12,7 @@ import os
 import traceback
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
 import torch
@@ -25,10 +25,13 @@ VALUE, RAISED, UNKNOWN_FUNCTION, UNREADABLE, INITIALIZER_RAISED = range(5)
 # not run.
 SERVED_EXIT = 86
 
-# Functions that a worker keeps, the least recently used of which is dropped first.
+# Functions that a worker keeps, the least recently used of which is dropped first, and the bytes of their pickles.
 MOST_FUNCTIONS = 1000
+MOST_FUNCTION_BYTES = 64 << 20
 
 Answer = tuple[Any, ...]
+
+_T = TypeVar("_T")
 
 
 class Raised(NamedTuple):
@@ -39,6 +42,30 @@ class Raised(NamedTuple):
     traceback: str
     process_id: int
     pickled: bytes
+
+
+class RecentFunctions(Generic[_T]):
+    """What is known of the functions that were used last: of MOST_FUNCTIONS, and not more than MOST_FUNCTION_BYTES.
+
+    One larger function is known until the next one is used. A worker has the functions in it; the Executor, with the
+    same calls, how often each one was sent.
+    """
+
+    def __init__(self) -> None:
+        self._known: collections.OrderedDict[str, tuple[_T, int]] = collections.OrderedDict()
+        self._bytes = 0
+
+    def use(self, key: str) -> _T | None:
+        if key not in self._known:
+            return None
+        self._known.move_to_end(key)
+        return self._known[key][0]
+
+    def keep(self, key: str, value: _T, size: int) -> None:
+        self._bytes += size - self._known.pop(key, (None, 0))[1]
+        self._known[key] = (value, size)
+        while len(self._known) > MOST_FUNCTIONS or (self._bytes > MOST_FUNCTION_BYTES and len(self._known) > 1):
+            self._bytes -= self._known.popitem(last=False)[1][1]
 
 
 def _with_filename(code: types.CodeType, filename: str) -> types.CodeType:
@@ -111,7 +138,7 @@ class TaskRunner:
     def _prepare(self) -> None:
         self._initialized = not self._initializer
         self._tasks = 0
-        self._functions: collections.OrderedDict[str, Callable[..., Any]] = collections.OrderedDict()
+        self._functions: RecentFunctions[Callable[..., Any]] = RecentFunctions()
 
     def __getstate__(self) -> tuple[int, bytes, payload.Parts]:
         return self._most_tasks, self._authkey, self._initializer
@@ -174,17 +201,12 @@ class TaskRunner:
             process.authkey = own
 
     def _function(self, key: str, pickled: torch.Tensor | None) -> Callable[..., Any] | None:
-        known: Callable[..., Any] | None = self._functions.get(key)
-        if known is not None:
-            self._functions.move_to_end(key)
+        known = self._functions.use(key)
+        if known is not None or pickled is None:
             return known
-        if pickled is None:
-            return None
         made: Callable[..., Any]
         made, filename = payload.loads([pickled])
         if isinstance(made, types.FunctionType) and made.__code__.co_filename != filename:
             made.__code__ = _with_filename(made.__code__, filename)
-        self._functions[key] = made
-        if len(self._functions) > MOST_FUNCTIONS:
-            self._functions.popitem(last=False)
+        self._functions.keep(key, made, pickled.numel())
         return made
