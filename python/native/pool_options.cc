@@ -79,16 +79,42 @@ void setLoggerOf(PoolOptions& options, const std::optional<py::function>& logger
   if (logger) options.logger = Logger{makeCallback(*logger)};
 }
 
-// Makes an object from its fields by name. Throws pybind11::type_error for one that does not exist.
+[[noreturn]] void throwNoSuchField(const py::object& made, const std::string& name) {
+  const py::object kind = made.attr("__class__");
+  py::list fields;
+  for (const py::handle& each : py::list(made.attr("__dir__")())) {
+    if (each.cast<std::string>().front() != '_') fields.append(each);
+  }
+  const py::list near = py::module_::import("difflib").attr("get_close_matches")(name, fields, 1);
+  const std::string whole = kind.attr("__name__").cast<std::string>();
+  throw py::type_error(whole + " has no field " + name +
+                       (near.empty() ? ": see help(isopool." + whole + ")"
+                                     : "; the nearest is " + near[0].cast<std::string>()));
+}
+
+std::string typeNameOf(const py::handle& value) {
+  return py::type::handle_of(value).attr("__qualname__").cast<std::string>();
+}
+
+// Makes an object from its fields by name. Throws pybind11::type_error for one that does not exist
+// and for a value of another type.
 template <typename Options>
 Options fromFields(const py::kwargs& fields) {
   const py::object made = py::cast(Options());
   for (const auto& [name, value] : fields) {
-    if (!py::hasattr(made, name)) {
-      const std::string kind = made.attr("__class__").attr("__name__").cast<std::string>();
-      throw py::type_error(kind + " has no field " + std::string(py::str(name)));
+    const std::string field = py::str(name);
+    if (!py::hasattr(made, name)) throwNoSuchField(made, field);
+    try {
+      made.attr(name) = value;
+    } catch (py::error_already_set& error) {
+      // The text that pybind11 has for it does not name the field.
+      if (!error.matches(PyExc_TypeError)) throw;
+      const std::string is = typeNameOf(made.attr(name));
+      const std::string got = typeNameOf(value);
+      const bool tells = is != got && !py::object(made.attr(name)).is_none();
+      throw py::type_error(field + " can't be " + std::string(py::repr(value)) + ", of type " +
+                           got + (tells ? ": it is of type " + is : ""));
     }
-    made.attr(name) = value;
   }
   return made.cast<Options>();
 }

@@ -320,8 +320,10 @@ def test_options_are_fields_and_are_reported_with_their_source() -> None:
     assert options.quarantine == 1.5
     options.quarantine = datetime.timedelta(minutes=1)
     assert options.quarantine == 60
-    with pytest.raises(TypeError, match="PoolOptions has no field spare"):
+    with pytest.raises(TypeError, match="PoolOptions has no field spare; the nearest is spares"):
         isopool.PoolOptions(spare=3)
+    with pytest.raises(TypeError, match="worker_memory can't be '1GiB', of type str: it is of type int"):
+        isopool.Pool(1, worker_memory="1GiB")
     with pytest.raises(ValueError, match="none, default or strict"):
         isopool.Pool(1, sandbox="tight")
     with pytest.raises(ValueError, match="at least one worker"):
