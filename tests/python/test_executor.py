@@ -660,6 +660,14 @@ def test_functions_and_classes_of_main_come_back_as_themselves() -> None:
     assert run_program(program).stdout == "True\nfound\n"
 
 
+def process_name() -> str:
+    return multiprocessing.current_process().name
+
+
+def test_a_worker_is_not_the_main_process(executor: isopool.Executor) -> None:
+    assert executor.submit(process_name).result().startswith("IsopoolWorker-")
+
+
 def own_memory(data: bytes) -> int:
     del data
     with open("/proc/self/statm") as file:

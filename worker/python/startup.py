@@ -25,6 +25,8 @@ def begin(
     # The driver reads it when CUDA is used for the first time, which the zygote has not done.
     if gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    # Libraries and log records tell a program's first process from others by its name.
+    multiprocessing.process.current_process().name = f"IsopoolWorker-{os.getpid()}"
     # Before user code and the libraries that it loads.
     thread_counts.use(threads, thread_variables)
     # All forks start with equal generators. Python reseeds `random` itself.
