@@ -291,6 +291,17 @@ def _end_all() -> None:
 threading._register_atexit(_end_all)  # type: ignore[attr-defined]
 
 
+def _prepared(initializer: Callable[..., object], initargs: tuple[Any, ...]) -> payload.Parts:
+    try:
+        return payload.dumps((initializer, initargs), _native.tensor_of)
+    except Exception as error:
+        error.add_note(
+            "The initializer or its initargs can't be pickled. Workers are not forked from this program: of "
+            "multiprocessing's locks, events, queues and values, they can use those of a multiprocessing.Manager()."
+        )
+        raise
+
+
 class Executor(concurrent.futures.Executor):
     """A concurrent.futures.Executor whose calls run in worker processes, and which one dead worker does not break.
 
@@ -334,7 +345,7 @@ class Executor(concurrent.futures.Executor):
                 raise ValueError("max_tasks_per_child must be >= 1")
         if pool is not None and (max_workers is not None or options):
             raise TypeError("pool is an existing Pool: it has its number of workers and its options already")
-        prepared = payload.dumps((initializer, initargs), _native.tensor_of) if initializer is not None else []
+        prepared = _prepared(initializer, initargs) if initializer is not None else []
         made = pool if pool is not None else _native.Pool(max_workers, **options)
         self._calls = _Calls(made, pool is None, max_tasks_per_child or 0, prepared)
         self._run = self._calls.run

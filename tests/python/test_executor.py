@@ -660,6 +660,12 @@ def test_functions_and_classes_of_main_come_back_as_themselves() -> None:
     assert run_program(program).stdout == "True\nfound\n"
 
 
+def test_what_initargs_may_be_is_said() -> None:
+    with pytest.raises(RuntimeError, match="through inheritance") as raised:
+        isopool.Executor(1, initializer=plain, initargs=(multiprocessing.Lock(),))
+    assert "multiprocessing.Manager()" in raised.value.__notes__[0]
+
+
 def process_name() -> str:
     return multiprocessing.current_process().name
 
