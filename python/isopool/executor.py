@@ -13,12 +13,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 import torch
 
 from isopool import _native, errors
 from isopool.functions import PickledFunction, PickledFunctions
+from isopool.options import PoolFields
 from isopool.worker import payload, tasks
 
 _P = ParamSpec("_P")
@@ -325,7 +326,7 @@ class Executor(concurrent.futures.Executor):
         *,
         max_tasks_per_child: int | None = None,
         pool: _native.Pool | None = None,
-        **options: Any,
+        **options: Unpack[PoolFields],
     ) -> None:
         """max_workers: the number of workers, None one for each processor.
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import isopool
+from isopool import options
 
 # pybind11's metaclass, and classes that only the module makes.
 NOT_STATED = """
@@ -35,6 +36,11 @@ def run(executor: isopool.Executor, x: torch.Tensor) -> float:
 async def wait(model: isopool.Model) -> object:
     return await model.aio(1, mask=2)
 """
+WRONG_OPTION = USES + """
+
+isopool.Executor(3, no_such_option=3)
+isopool.Pool(3, spares="many")
+"""
 WRONG = USES.replace("pool.statistics().workers_replaced", "pool.statistics().no_such_figure")
 
 
@@ -55,13 +61,24 @@ def test_the_stubs_of_the_native_module_agree_with_it(tmp_path: pathlib.Path) ->
     assert run.returncode == 0, run.stdout
 
 
+def test_the_options_that_are_stated_are_those_of_the_native_module() -> None:
+    for kind, stated in (
+        (isopool.PoolOptions, options.AllPoolFields),
+        (isopool.Recycling, options.RecyclingFields),
+    ):
+        assert {name for name in dir(kind) if not name.startswith("_")} == set(stated.__annotations__)
+
+
 def test_the_package_and_programs_that_use_it_are_strictly_typed(tmp_path: pathlib.Path) -> None:
     (tmp_path / "uses.py").write_text(USES)
     (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "wrong_option.py").write_text(WRONG_OPTION)
     code, output = mypy(tmp_path, "-p", "isopool")
     assert code == 0, output
     code, output = mypy(tmp_path, "uses.py")
     assert code == 0, output
     code, output = mypy(tmp_path, "wrong.py")
     assert code == 1 and "no_such_figure" in output, output
+    code, output = mypy(tmp_path, "wrong_option.py")
+    assert code == 1 and "no_such_option" in output and 'Argument "spares"' in output, output
     assert pathlib.Path(isopool.__file__).with_name("py.typed").exists()
