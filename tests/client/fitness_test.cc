@@ -174,6 +174,22 @@ def kind_of_sum():
         return str(error)
 
 
+def trace():
+    def count(frame, event, argument):
+        global traced
+        traced += 1
+
+    sys.settrace(count)
+    sys.setprofile(count)
+
+
+def times_traced():
+    return traced
+
+
+traced = 0
+
+
 def raise_after_this_call(done):
     caller = threading.get_ident()
 
@@ -398,6 +414,22 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair{"enter_dispatch_mode", "a dispatch mode of another program"},
                       std::pair{"choose_device", "meta"}),
     [](const auto& each) { return std::string(each.param.first); });
+
+TEST_F(SharedFitness, ATraceFunctionOfOneProgramIsCalledInItsOwnCallsOnly) {
+  serve({"--workers", "1"});
+  poisonBy("trace");
+  const auto timesTraced = [this] {
+    return session_->global("poison", "times_traced")(at::ArrayRef<Obj>()).toIValue().toInt();
+  };
+  const int64_t before = timesTraced();
+  const int64_t after = timesTraced();
+  EXPECT_GT(after, before);
+  for (int i = 0; i < 10; ++i) subject_->number("pid");
+  EXPECT_EQ(timesTraced() - after, after - before);
+  session_.reset();
+  poisoner_.reset();
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(subject_->number("pid"), worker_);
+}
 
 // Each starts a process while a module is loaded, and stores its number.
 struct Left {

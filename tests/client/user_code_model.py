@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A model whose methods do what user code may do to the process in which it runs."""
 
+import cProfile
 import concurrent.futures
 import ctypes
 import importlib
@@ -148,6 +149,23 @@ class UserCode(torch.nn.Module):
         thread.start()
         thread.join()
         return "went on"
+
+    def leave_traced(self, how):
+        if how == "settrace":
+            sys.settrace(lambda *_: None)
+        elif how == "setprofile":
+            sys.setprofile(lambda *_: None)
+        else:
+            self.profile = cProfile.Profile()
+            self.profile.enable()
+        return how
+
+    def sum_of_range(self, count):
+        return sum(number for number in range(count))
+
+    def end_traces(self):
+        sys.settrace(None)
+        sys.setprofile(None)
 
     def run_program(self):
         done = subprocess.run(

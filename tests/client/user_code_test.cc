@@ -161,6 +161,14 @@ TEST_F(UserCode, RaisesTorchsNumberOfThreadsAndNothingHangs) {
   EXPECT_EQ(one.toTupleRef().elements()[2].toInt(), 1) << "a worker begins with one";
 }
 
+TEST_F(UserCode, MayLeaveATraceOrAProfileFunction) {
+  for (const char* how : {"settrace", "setprofile", "cProfile"}) {
+    subject_.ask("leave_traced", {how});
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(subject_.number("sum_of_range", {100}), 4950) << how;
+    subject_.ask("end_traces");
+  }
+}
+
 TEST_F(UserCode, HasThreads) {
   EXPECT_EQ(subject_.number("pool_of_threads", {8}), 28'000);
   EXPECT_EQ(errorOf({"thread_error"}).pythonType(), "ZeroDivisionError");

@@ -57,6 +57,10 @@ def _name_objects(prefix: str) -> None:
     shared_memory._SHM_SAFE_NAME_LENGTH = 1 + len(prefix) + 8  # type: ignore[attr-defined]
 
 
+def do_nothing() -> None:
+    """Gives the interpreter an opportunity to raise what another thread has raised in this one."""
+
+
 def use_temporary_folder(path: str) -> None:
     """Uses `path` for temporary files if the sandbox forbids to write in TMPDIR, or in /tmp."""
     wanted = os.environ.get("TMPDIR")

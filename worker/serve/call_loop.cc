@@ -166,10 +166,9 @@ void CallLoop::switchTo(const ClientLink& channel) noexcept {
   const uint64_t client = channel.memory->client;
   if (client == lastClient_) return;
   if (ClientLink* former = find(lastClient_)) former->modes = EnteredModes::ofThisThread();
+  EnteredModes().apply();
+  forgetRaisedByOtherThread();  // code of the former client
   channel.modes.apply();
-  // Withdraws an exception that code of the former client has raised in this thread from another
-  // one, and that was not seen yet.
-  ::PyThreadState_SetAsyncExc(::PyThread_get_thread_ident(), nullptr);
   lastClient_ = client;
   statusPage_.lastClient.store(client, std::memory_order_relaxed);
 }
