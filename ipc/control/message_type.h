@@ -89,7 +89,7 @@ enum class MessageType : uint32_t {
   kForbiddenAct,
   kInputSegmentUnmapped,
   kRetireOutputSegment,
-  kThreadsLeft,
+  kCodeLeft,
   // supervisor -> its guardian
   kStartSuccessor = 600,
   kServes,

@@ -179,12 +179,13 @@ struct ForbiddenAct {
   MSGPACK_DEFINE_ARRAY(act, times)
 };
 
-/// So many threads still run Python code a second after the clients whose code started them had
-/// left. The supervisor replaces the worker as one whose life is over.
-struct ThreadsLeft {
-  static constexpr MessageType kType = MessageType::kThreadsLeft;
+/// What is left of code of clients a second after these have left: so many threads that run Python
+/// code, and hooks that run in the code of others. The supervisor replaces the worker as one whose life is over.
+struct CodeLeft {
+  static constexpr MessageType kType = MessageType::kCodeLeft;
   uint64_t threads = 0;
-  MSGPACK_DEFINE_ARRAY(threads)
+  bool hooks = false;
+  MSGPACK_DEFINE_ARRAY(threads, hooks)
 };
 
 }  // namespace isopool::ipc

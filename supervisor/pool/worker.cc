@@ -484,8 +484,8 @@ void Worker::handle(ipc::Frame& frame) {
       return outputRetired(ipc::decodeMessage<ipc::RetireOutputSegment>(frame));
     case ipc::MessageType::kInputSegmentUnmapped:
       return inputUnmapped(ipc::decodeMessage<ipc::InputSegmentUnmapped>(frame));
-    case ipc::MessageType::kThreadsLeft:
-      return events_.threadsLeft(ipc::decodeMessage<ipc::ThreadsLeft>(frame).threads);
+    case ipc::MessageType::kCodeLeft:
+      return events_.codeLeft(ipc::decodeMessage<ipc::CodeLeft>(frame));
     case ipc::MessageType::kForbiddenAct:
       return forbiddenAct(ipc::decodeMessage<ipc::ForbiddenAct>(frame));
     default:

@@ -52,8 +52,8 @@ class Worker {
     std::function<void(ClientId)> inputUnmapped;
     /// User code tried an act that the sandbox forbids; `first`: for the first time in this worker.
     std::function<void(const std::string& act, uint64_t times, bool first)> forbidden;
-    /// Threads of clients that have left still run.
-    std::function<void(uint64_t threads)> threadsLeft;
+    /// Code of clients that have left still runs, or can run.
+    std::function<void(const ipc::CodeLeft&)> codeLeft;
     /// Returns where a line of its output comes from. Needed with Options::collectOutput.
     std::function<OutputSource()> outputSource;
     /// A signal has stopped the worker, and does not continue it soon. `left`: until it is lost; 0:

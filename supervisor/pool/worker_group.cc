@@ -390,11 +390,14 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
                                             (times == 1 ? " time" : " times"));
     if (act == ipc::kTooMuchMemory) memoryRanOut(epoch);
   };
-  events.threadsLeft = [this, epoch](uint64_t threads) {
+  events.codeLeft = [this, epoch](const ipc::CodeLeft& left) {
     if (over_) return;
-    recycle(*find(epoch), std::to_string(threads) +
-                              (threads == 1 ? " thread still runs" : " threads still run") +
-                              " that code of a program which has left had started");
+    std::string what = left.hooks ? "hooks of all modules or audit hooks are there" : "";
+    if (left.threads != 0) {
+      what = std::to_string(left.threads) +
+             (left.threads == 1 ? " thread still runs" : " threads still run");
+    }
+    recycle(*find(epoch), what + ", which code of a program that has left had started");
   };
   events.outputSource = [this, epoch] { return outputSourceOf(epoch); };
   events.staysStopped = [this, epoch](base::Milliseconds left) {

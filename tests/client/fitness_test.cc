@@ -24,6 +24,7 @@ import ctypes
 import mmap
 import os
 import resource
+import signal
 import struct
 import sys
 import threading
@@ -172,6 +173,43 @@ def kind_of_sum():
         return str((torch.ones(2) + 1).device)
     except RuntimeError as error:
         return str(error)
+
+
+def close_streams():
+    os.close(1)
+    os.close(2)
+
+
+def written_beside_a_print(path):
+    with open(path, "w+") as file:
+        os.write(1, b"a line of a log\n")
+        os.write(2, b"another line\n")
+        file.write("data")
+        file.seek(0)
+        return file.read()
+
+
+def raise_now_and_then():
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 1, 0.02)
+
+
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return os.getpid()
+
+
+def hook_modules():
+    torch.nn.modules.module.register_module_forward_pre_hook(lambda module, inputs: None)
+
+
+def hook_audits():
+    sys.addaudithook(lambda event, arguments: None)
 
 
 def trace():
@@ -414,6 +452,48 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair{"enter_dispatch_mode", "a dispatch mode of another program"},
                       std::pair{"choose_device", "meta"}),
     [](const auto& each) { return std::string(each.param.first); });
+
+TEST_F(SharedFitness, AStandardStreamThatOneProgramClosesIsNoFileOfAnother) {
+  serve({"--workers", "1"});
+  poisonBy("close_streams");
+  const auto third = attach(1);
+  third->registerModuleSource("poison", kPoison);
+  const std::string path = (testFolder() / "file").string();
+  InterpreterSession session = third->acquireOne();
+  EXPECT_EQ(session.global("poison", "written_beside_a_print")({path}).toIValue().toStringRef(),
+            "data");
+  EXPECT_EQ(subject_->number("pid"), worker_);
+}
+
+TEST_F(SharedFitness, SignalHandlersAndTimersEndWithTheirProgram) {
+  serve({"--workers", "1"});
+  poisonBy("raise_now_and_then");
+  session_.reset();
+  poisoner_.reset();
+  const auto third = attach(1);
+  third->registerModuleSource("poison", kPoison);
+  InterpreterSession session = third->acquireOne();
+  EXPECT_EQ(session.global("poison", "spin")({1.2}).toIValue().toInt(), worker_);
+}
+
+class SharedHooks : public SharedFitness, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(SharedHooks, EndWithTheirProgramAndSessionsOfOthersGoOn) {
+  serve({"--workers", "1"});
+  poisonBy(GetParam());
+  const auto third = attach(1);
+  third->registerModuleSource("poison", kPoison);
+  InterpreterSession session = third->acquireOne();
+  const Obj held = session.global("poison", "spin");
+  session_.reset();
+  poisoner_.reset();
+  EXPECT_TRUE(waitUntil([&] { return subject_->number("pid") != worker_; }));
+  EXPECT_EQ(held({0.0}).toIValue().toInt(), worker_);
+  EXPECT_EQ(supervisor().report().restarts, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(By, SharedHooks, ::testing::Values("hook_modules", "hook_audits"),
+                         [](const auto& each) { return std::string(each.param); });
 
 TEST_F(SharedFitness, ATraceFunctionOfOneProgramIsCalledInItsOwnCallsOnly) {
   serve({"--workers", "1"});

@@ -174,8 +174,8 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::RetireOutputSegment>(frame);
     case MessageType::kChannelDetached:
       return decode<ipc::ChannelDetached>(frame);
-    case MessageType::kThreadsLeft:
-      return decode<ipc::ThreadsLeft>(frame);
+    case MessageType::kCodeLeft:
+      return decode<ipc::CodeLeft>(frame);
     case MessageType::kForbiddenAct:
       return decode<ipc::ForbiddenAct>(frame);
   }

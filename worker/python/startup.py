@@ -5,9 +5,11 @@ import faulthandler
 import gc
 import multiprocessing.process
 import os
+import signal
 import sys
 import tempfile
 from multiprocessing import shared_memory
+from typing import Any
 
 import torch
 from isopool_worker import thread_counts
@@ -25,6 +27,7 @@ def begin(
     # The driver reads it when CUDA is used for the first time, which the zygote has not done.
     if gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    _handlers.update({number: signal.getsignal(number) for number in signal.valid_signals()})
     # Libraries and log records tell a program's first process from others by its name.
     multiprocessing.process.current_process().name = f"IsopoolWorker-{os.getpid()}"
     # Before user code and the libraries that it loads.
@@ -55,6 +58,19 @@ def _name_objects(prefix: str) -> None:
     multiprocessing.process.current_process()._config["semprefix"] = "/" + prefix.removesuffix("-")
     shared_memory._SHM_NAME_PREFIX = "/" + prefix  # type: ignore[attr-defined]
     shared_memory._SHM_SAFE_NAME_LENGTH = 1 + len(prefix) + 8  # type: ignore[attr-defined]
+
+
+def restore_signals() -> None:
+    """Ends the handlers that user code has set since the worker began, and its interval timers."""
+    for number, handler in _handlers.items():
+        now = signal.getsignal(number)
+        if callable(now) and now is not handler:
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 0)
+
+
+_handlers: dict[int, Any] = {}
 
 
 def do_nothing() -> None:

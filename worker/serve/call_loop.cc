@@ -17,6 +17,7 @@
 #include "ipc/worker_exit.h"
 #include "worker/process/crash_log.h"
 #include "worker/process/process_title.h"
+#include "worker/python/interpreter.h"
 #include "worker/serve/isopool_module.h"
 
 namespace isopool::worker {
@@ -65,6 +66,13 @@ bool hasObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal 
   logError(std::string("isopool worker: ") + what +
            " was rejected: it lacks the required size or seals\n");
   return false;
+}
+
+// Handlers and timers of user code end with its program.
+void restoreSignals() noexcept {
+  const PyRef restore = workerFunction("startup", "restore_signals");
+  if (restore) PyRef::steal(::PyObject_CallNoArgs(restore.get()));
+  ::PyErr_Clear();
 }
 
 // A worker without idle time updates its status page after this many calls.
@@ -121,7 +129,7 @@ void CallLoop::run() {
     if (!served) waitForWork();
     if (collection_.overdue()) collect();
     if (trimAt_ != 0 && coarseNow() >= trimAt_ - kCoarse) trimOutputs();
-    if (threads_.nextLook() && coarseNow() >= *threads_.nextLook()) lookForThreads();
+    if (threads_.nextLook() && coarseNow() >= *threads_.nextLook()) lookForCodeLeft();
   }
 }
 
@@ -145,7 +153,7 @@ bool CallLoop::serveNext() {
   startCodeOf(channel);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
-  threads_.ranCodeOf(channel.memory->client);
+  noteCodeOf(channel);
   models_.unnameMade();
   endCode();
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageIdleStored);
@@ -178,6 +186,11 @@ void CallLoop::startCodeOf(const ClientLink& channel) noexcept {
   models_.runNone();
   switchTo(channel);
   statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
+}
+
+void CallLoop::noteCodeOf(const ClientLink& channel) {
+  threads_.ranCodeOf(channel.memory->client);
+  hooks_.ranCodeOf(channel.memory->client);
 }
 
 void CallLoop::endCode() noexcept { statusPage_.runningClient.store(0, std::memory_order_relaxed); }
@@ -287,11 +300,13 @@ void CallLoop::dropDetachedChannels() {
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();
-    threads_.ranCodeOf(channel->memory->client);
+    noteCodeOf(*channel);
     threads_.left(channel->memory->client);
+    hooks_.left(channel->memory->client);
   }
   if (last == nullptr) return;
   EnteredModes().apply();
+  restoreSignals();
   collection_.run();
   endCode();
   for (const auto& channel : channels_) {
@@ -371,9 +386,9 @@ void CallLoop::collect() {
   updateStatusPage();
 }
 
-void CallLoop::lookForThreads() {
-  const size_t left = threads_.leftBehind();
-  if (left != 0) control_.send(ipc::ThreadsLeft{left});
+void CallLoop::lookForCodeLeft() {
+  const ipc::CodeLeft left{threads_.leftBehind(), hooks_.leftBehind()};
+  if (left.threads != 0 || left.hooks) control_.send(left);
 }
 
 // ---- the supervisor ---------------------------------------------------------------------------

@@ -22,6 +22,7 @@
 #include "worker/serve/idle_collection.h"
 #include "worker/serve/sleep_watches.h"
 #include "worker/serve/turn_order.h"
+#include "worker/serve/user_hooks.h"
 #include "worker/serve/user_threads.h"
 
 namespace isopool::worker {
@@ -85,6 +86,8 @@ class CallLoop final : public ControlPlane {
   /// Publishes that the client's code runs, and since when; after endCode(), that none runs.
   void startCodeOf(const ClientLink& channel) noexcept;
   void endCode() noexcept;
+  /// To be called when code of the client has run: notes what it leaves in the interpreter.
+  void noteCodeOf(const ClientLink& channel);
   void updateStatusPage() noexcept;
   /// Publishes the client whose code may run from now on, if it is another one than before.
   void switchTo(const ClientLink& channel) noexcept;
@@ -109,8 +112,8 @@ class CallLoop final : public ControlPlane {
   /// Frees the output arenas of former clients that are no longer in use.
   void dropRemains();
   void collect();
-  /// Reports threads that clients have left behind.
-  void lookForThreads();
+  /// Reports threads and hooks that clients have left behind.
+  void lookForCodeLeft();
 
   const base::Epoch epoch_;
   ipc::ControlSocket control_;
@@ -138,6 +141,7 @@ class CallLoop final : public ControlPlane {
   SleepWatches watches_;
   IdleCollection collection_;
   UserThreads threads_;
+  UserHooks hooks_;
 };
 
 }  // namespace isopool::worker

@@ -201,6 +201,7 @@ std::string FitnessCheck::failureBefore(uint64_t client) {
   const uint64_t served = std::exchange(lastServed_, client);
   if (served != 0 && served != client) {
     if (std::string found = failureOfProcesses(); !found.empty()) return found;
+    if (!streams_.restore()) return "user code closed its standard streams";
   }
   const uint64_t before = std::exchange(lastClient_, client);
   if (before == 0 || before == client) return {};

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "worker/process/kept_streams.h"
 #include "worker/sandbox/sandbox.h"
 #include "worker/serve/interpreter_check.h"
 
@@ -24,8 +25,9 @@ class FitnessCheck {
   explicit FitnessCheck(const Sandbox& sandbox);
 
   /// To be called before each call of `client`. Returns why the worker is not fit for it, or an
-  /// empty text. Checks only if another client was served before: whether processes still run each
-  /// time, all else at most every 100 ms unless the sandbox is still to be closed.
+  /// empty text. Checks only if another client was served before: each time whether processes still
+  /// run and the standard streams, which it restores; all else at most every 100 ms unless the
+  /// sandbox is still to be closed.
   std::string failureBefore(uint64_t client);
   /// To be called when a client has left, after its last call. Returns the same.
   std::string failureAfter(uint64_t client);
@@ -38,6 +40,7 @@ class FitnessCheck {
 
   const Sandbox& sandbox_;
   const InterpreterCheck interpreter_;
+  const KeptStreams streams_;
   std::optional<uint64_t>
       filters_;  ///< number of system call filters on the main thread; nullopt: unknown
   std::array<rlimit, 5> limits_{};

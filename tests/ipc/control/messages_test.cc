@@ -73,7 +73,7 @@ TEST(Messages, CrossWithEveryFieldAtItsLimit) {
   crossed(PackageHeld{kLarge32, "limits.models"});
   crossed(RefuseInputSegment{kLarge, kLarge32, "limits.memory"});
   crossed(ForbiddenAct{"system call ptrace", kLarge});
-  crossed(ThreadsLeft{kLarge});
+  crossed(CodeLeft{kLarge, true});
 }
 
 TEST(Messages, OfAMachineFullOfWorkersCross) {
