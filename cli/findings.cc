@@ -90,7 +90,7 @@ std::string causesOf(const ipc::ReportedGroup& group) {
 }
 
 bool isNear(uint64_t number, uint64_t limit) {
-  return limit != 0 && number >= limit - limit / 100 * (100 - kMuchOfALimitPercent);
+  return limit != 0 && number >= limit - limit * (100 - kMuchOfALimitPercent) / 100;
 }
 
 void findOfClient(const ipc::Report& report, const ipc::ReportedClient& client, Found& found) {
@@ -186,7 +186,8 @@ std::optional<std::string> whyNotReady(const ipc::Report& report) {
   const auto serves = [&](const std::string& group) {
     return std::any_of(report.workers.begin(), report.workers.end(),
                        [&](const ipc::ReportedWorker& worker) {
-                         return worker.state == "serving" && worker.group == group;
+                         return worker.state == "serving" && worker.group == group &&
+                                !worker.stopped;
                        });
   };
   for (const ipc::ReportedGroup& group : report.groups) {

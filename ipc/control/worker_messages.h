@@ -179,8 +179,9 @@ struct ForbiddenAct {
   MSGPACK_DEFINE_ARRAY(act, times)
 };
 
-/// What is left of code of clients a second after these have left: so many threads that run Python
-/// code, and hooks that run in the code of others. The supervisor replaces the worker as one whose life is over.
+/// What is left of the code of clients a second after these have left: so many threads that run
+/// Python code, and whether there are hooks that run in the code of others. The supervisor replaces
+/// the worker as one whose life is over.
 struct CodeLeft {
   static constexpr MessageType kType = MessageType::kCodeLeft;
   uint64_t threads = 0;

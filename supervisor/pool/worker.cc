@@ -568,6 +568,14 @@ bool Worker::isStoppedForSomeTime() const {
   return options.stoppedTimeout.count() != 0 && !options.noKill && isStopped();
 }
 
+// Of clients that have no answer from it yet, or whose calls it has not started.
+bool Worker::callsWait() const {
+  return std::any_of(attachments_.begin(), attachments_.end(), [](const auto& entry) {
+    const Attachment& attachment = entry.second;
+    return attachment.usable() ? attachment.queuedCalls() != 0 : attachment.listening();
+  });
+}
+
 // `left`: of its time; negative: it has no limit.
 void Worker::lookWhetherStopped(base::Milliseconds left) {
   if (!isStopped()) return;
@@ -575,7 +583,15 @@ void Worker::lookWhetherStopped(base::Milliseconds left) {
   if (!std::exchange(stopReported_, true)) {
     events_.staysStopped(std::max(left, base::Milliseconds(0)));
     if (left.count() < 0) return;
-    return stopLook_.setAfter(left, [this] { lookWhetherStopped(base::Milliseconds(0)); });
+  }
+  if (left.count() > 0) {
+    if (callsWait() && !events_.othersServe()) {
+      return lose(DeathCause::kStopped,
+                  "a signal had stopped it, calls waited for it, and no other worker could serve "
+                  "them");
+    }
+    const base::Milliseconds look = std::min(left, kStopReport);
+    return stopLook_.setAfter(look, [this, left = left - look] { lookWhetherStopped(left); });
   }
   lose(DeathCause::kStopped, "a signal had stopped it, and it was not continued within " +
                                  std::to_string(services_.options.stoppedTimeout.count()) +

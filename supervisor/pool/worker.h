@@ -59,6 +59,8 @@ class Worker {
     /// A signal has stopped the worker, and does not continue it soon. `left`: until it is lost; 0:
     /// it is not.
     std::function<void(base::Milliseconds left)> staysStopped;
+    /// Whether another worker of the group can serve calls.
+    std::function<bool()> othersServe;
     /// The worker can't serve any more: it died, broke the protocol, or did not start. Not called
     /// after kill().
     std::function<void()> lost;
@@ -191,6 +193,7 @@ class Worker {
   void goneSoon();
   void loseLate(const char* what);
   void lookWhetherStopped(base::Milliseconds left);
+  bool callsWait() const;
   void limitLastCode(ClientId client);
   std::optional<uint64_t> lastCodeOf(ClientId client) const;
   void awaitAnswer(ClientId client);

@@ -407,6 +407,12 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
                                      : "; it is killed in " + std::to_string(left.count()) +
                                            " ms unless it is continued (ISOPOOL_STOPPED_TIMEOUT)"));
   };
+  events.othersServe = [this, epoch] {
+    return std::any_of(serving_.begin(), serving_.end(), [&](const auto& entry) {
+      const Worker* other = entry.second == epoch ? nullptr : find(entry.second);
+      return other != nullptr && other->stage() == Worker::Stage::kReady && !other->isStopped();
+    });
+  };
   events.lost = [this, epoch] { workerLost(*find(epoch)); };
   events.notMade = [this, epoch] { slotTable_.workerNotMade(epoch); };
   events.gone = [this, epoch](const std::optional<ExitStatus>& status) {

@@ -167,6 +167,11 @@ TEST(Findings, TellOfAQuarantineAndOfLimitsThatAreMet) {
   EXPECT_EQ(findings(report).size(), 1u);
   report.openDescriptors = 900;
   EXPECT_EQ(findings(report).size(), 2u);
+  report.openDescriptors = 55;
+  report.descriptorLimit = 60;
+  EXPECT_EQ(findings(report).size(), 2u);
+  report.openDescriptors = 53;
+  EXPECT_EQ(findings(report).size(), 1u);
 }
 
 TEST(Readiness, NeedsAWorkerOfEachGroup) {
@@ -179,6 +184,9 @@ TEST(Readiness, NeedsAWorkerOfEachGroup) {
   EXPECT_TRUE(whyNotReady(report));
   report.workers[1].state = "serving";
   EXPECT_FALSE(whyNotReady(report));
+  report.workers[1].stopped = true;
+  EXPECT_EQ(whyNotReady(report), "no worker of interactive serves: calls wait");
+  report.workers[1].stopped = false;
   report.state = "draining";
   EXPECT_TRUE(whyNotReady(report));
   report.state = "starting";
