@@ -77,6 +77,9 @@ std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const
       // A worker that was killed a moment ago may still be chosen. What other programs of a shared
       // supervisor do to a worker does not count.
       if (error.started() || (!error.ofOtherProgram() && ++lost == kMostLost)) throw;
+    } catch (const SupervisorLost& error) {
+      // The next session waits for the next supervisor, if there can be one.
+      if (error.started() || ++lost == kMostLost) throw;
     }
   }
 }

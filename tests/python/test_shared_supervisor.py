@@ -124,3 +124,41 @@ def test_a_worker_keeps_threads_of_a_program_that_is_attached(
         end = time.monotonic() + 2
         while time.monotonic() < end:
             assert model() == worker
+
+
+def wait_for(path: str) -> int:
+    pathlib.Path(path + ".started").touch()
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def test_a_load_that_waits_for_a_worker_goes_on_with_the_next_supervisor(tmp_path: pathlib.Path) -> None:
+    address = str(tmp_path / "socket")
+    end = tmp_path / "end"
+
+    def serve() -> subprocess.Popen[bytes]:
+        words = [os.environ["ISOPOOL_SUPERVISOR"], "--listen", address, "--workers", "1", "--drain-timeout", "1s"]
+        process = subprocess.Popen(words)
+        assert until(lambda: os.path.exists(address))
+        return process
+
+    first = serve()
+    with isopool.Pool(1, address=address) as busy, isopool.Pool(1, address=address) as pool:
+        running = busy.load(wait_for).call_async((str(end),), {}, lambda value, error: None)
+        assert until((tmp_path / "end.started").exists)
+        loaded: list[int] = []
+        load = threading.Thread(target=lambda: loaded.append(pool.load(os.getpid)()))
+        load.start()
+        # Its session is there: the load is in the line behind the call that runs, or soon will be.
+        assert until(lambda: pool.statistics().workers[0].sessions > 0)
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(timeout=PATIENCE) == 0
+        second = serve()
+        try:
+            load.join(PATIENCE)
+            assert loaded
+        finally:
+            second.kill()
+            second.wait()
+        del running
