@@ -316,7 +316,11 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
     ++refusedConnections_;
   } else if (!reason.empty()) {
     ++refusedConnections_;
-    base::log(base::LogLevel::kWarning, found->second->describe() + " is refused: " + reason);
+    const auto leftOut = refusalRate_.next(loop_.now());
+    if (leftOut) {
+      base::log(base::LogLevel::kWarning,
+                found->second->describe() + " is refused: " + reason + *leftOut);
+    }
   } else if (!found->second->isOperator()) {
     base::log(base::LogLevel::kInfo, found->second->describe() + " has disconnected",
               {{"client", id.value}});

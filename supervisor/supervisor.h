@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log/line_rate.h"
 #include "base/running_time.h"
 #include "ipc/control/operator_messages.h"
 #include "supervisor/clients/listener.h"
@@ -154,6 +155,7 @@ class Supervisor {
   std::map<ClientId, std::unique_ptr<SharedClient>> clients_;
   ClientId lastClient_;
   uint64_t refusedConnections_ = 0;
+  base::LineRate refusalRate_;
   uint64_t refusedPrograms_ = 0;  ///< of these: because of max_clients or max_clients_per_user
   /// By the name of the class, empty for clients of no class.
   std::map<std::string, ClassTotals> classTotals_;

@@ -191,8 +191,13 @@ bool Listener::accept() {
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
     // Out of descriptors, the connection stays pending: retry later instead of busy waiting.
-    base::log(base::LogLevel::kError,
-              std::string("connections can't be accepted, will retry: ") + std::strerror(errno));
+    const int error = errno;
+    if (const auto leftOut = failureRate_.next(loop_.now())) {
+      base::log(base::LogLevel::kError,
+                std::string("connections can't be accepted, will retry: ") + std::strerror(error) +
+                    (error == EMFILE ? ": raise LimitNOFILE of the unit, or ulimit -n" : "") +
+                    *leftOut);
+    }
     watch_.reset();
     retry_.setAfter(kOutOfDescriptors, [this] { watch(); });
     return false;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/log/line_rate.h"
 #include "base/loop/readiness_watch.h"
 #include "base/loop/timer.h"
 
@@ -62,6 +63,7 @@ class Listener {
   void removeFile() const;
 
   base::EventLoop& loop_;
+  base::LineRate failureRate_;
   ListeningSocket socket_;
   const std::function<void(base::Fd)> accepted_;
   std::unique_ptr<base::ReadinessWatch> watch_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log/line_rate.h"
 #include "base/running_time.h"
 #include "base/weak_self.h"
 #include "supervisor/pool/call_times.h"
@@ -280,6 +281,7 @@ class WorkerGroup : private SlotTableEffects {
   base::Timer tick_;
   base::Timer lifeWatch_;
   base::Timer channelRetry_;
+  base::LineRate channelFailureRate_;
   base::Timer callWatch_;
   MemoryWatch memoryWatch_;
   base::Timer holdEnd_;

@@ -145,8 +145,11 @@ void WorkerGroup::channelNotMade(Worker& worker, const std::string& failure) {
     return worker.lose(DeathCause::kNotStarted, "no shared memory for its channel: " + failure);
   }
   if (channelRetry_.isSet()) return;
-  base::log(base::LogLevel::kError,
-            describe(worker) + ": no shared memory for a channel, will retry: " + failure);
+  if (const auto leftOut = channelFailureRate_.next(services_.loop.now())) {
+    base::log(
+        base::LogLevel::kError,
+        describe(worker) + ": no shared memory for a channel, will retry: " + failure + *leftOut);
+  }
   channelRetry_.setAfter(kChannelRetry, [this] { introduceMissing(); });
 }
 

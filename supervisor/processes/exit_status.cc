@@ -14,9 +14,10 @@ namespace {
 
 std::string killedFromOutside(const std::optional<bool>& forMemory) {
   if (!forMemory) {
-    return "killed from outside: by the kernel's out-of-memory killer or by another process";
+    return "killed from outside: by the kernel's out-of-memory killer, by another process or by "
+           "its own code";
   }
-  if (!*forMemory) return "killed from outside: by another process";
+  if (!*forMemory) return "killed from outside: by another process, or by its own code";
   return "killed from outside: by the kernel's out-of-memory killer; sandbox.memory "
          "(ISOPOOL_WORKER_MEMORY) limits each worker, so that a call fails instead";
 }

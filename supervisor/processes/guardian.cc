@@ -19,8 +19,10 @@
 
 #include "base/clock.h"
 #include "base/close_descriptors.h"
+#include "base/log/log.h"
 #include "base/parent_death.h"
 #include "base/procfs.h"
+#include "base/signal_text.h"
 #include "base/system_call.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
@@ -283,6 +285,12 @@ class ForegroundGuardian {
   void servingEnded(int status) {
     if (serving_.relay) serving_.relay->forward();
     serving_.pid = 0;
+    if (WIFSIGNALED(status)) {
+      base::log(
+          base::LogLevel::kError,
+          "the supervisor was killed by " + base::signalText(WTERMSIG(status)) +
+              (successor_ ? ": its successor takes over" : ": all processes of the service end"));
+    }
     if (successor_) {
       // It has the listening socket: connections wait until it serves.
       const std::string folders = std::exchange(serving_, *std::move(successor_)).folders;

@@ -49,7 +49,7 @@ TEST(DeathLog, NamesWorkerSignalLikelyCauseAndReplacement) {
   ASSERT_TRUE(base::memoryKills());
   EXPECT_TRUE(logHas(supervisor, "worker 0 \\(pid " + std::to_string(process) +
                                      "\\) of shared pool died: SIGKILL \\(killed from outside: "
-                                     "by another process\\); replaced by pid " +
+                                     "by another process, or by its own code\\); replaced by pid " +
                                      std::to_string(next)));
 }
 
