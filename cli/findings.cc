@@ -184,11 +184,10 @@ std::optional<std::string> whyNotReady(const ipc::Report& report) {
     return "the supervisor is stopping: it completes the calls in flight and refuses new ones";
   }
   const auto serves = [&](const std::string& group) {
-    return std::any_of(report.workers.begin(), report.workers.end(),
-                       [&](const ipc::ReportedWorker& worker) {
-                         return worker.state == "serving" && worker.group == group &&
-                                !worker.stopped;
-                       });
+    return std::any_of(
+        report.workers.begin(), report.workers.end(), [&](const ipc::ReportedWorker& worker) {
+          return worker.state == "serving" && worker.group == group && !worker.stopped;
+        });
   };
   for (const ipc::ReportedGroup& group : report.groups) {
     if (!serves(group.name)) {
