@@ -39,6 +39,8 @@ struct WorkerStatusPage {
   /// The client whose request or whose objects the worker handled last; stays after that. 0: none
   /// yet. If the worker dies while no call runs, that client's code probably ended it.
   SharedWord<uint64_t> lastClient;
+  /// 1 while the worker collects garbage between two calls: destructors of any client may run.
+  SharedWord<uint32_t> collecting;
 };
 
 static_assert(std::is_standard_layout_v<WorkerStatusPage> && sizeof(WorkerStatusPage) <= 4096);

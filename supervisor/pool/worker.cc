@@ -23,6 +23,11 @@ constexpr base::Milliseconds kTimeToEnd(100);
 // At most this many messages are queued for the worker, with descriptors of their own. Further
 // messages about clients wait in the attachments, without descriptors.
 constexpr size_t kMostWaiting = 16;
+// A worker that is asleep so many times in a row, and in between, is not to be awaited.
+constexpr base::Milliseconds kSleepLook(1000);
+constexpr int kMostSleptLooks = 5;
+// Threads that a program has left behind may begin to hold the lock when it has been detached.
+constexpr base::Milliseconds kWatched(30'000);
 // How long a worker is stopped before that is logged.
 constexpr base::Milliseconds kStopReport(1000);
 
@@ -38,6 +43,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, std::string gp
       statusPage_(ipc::createMemoryObject("isopool:status-page", ipc::kPageBytes)),
       deadline_(services.loop),
       stopLook_(services.loop),
+      sleepLook_(services.loop),
       self_(this) {
   (void)ipc::keepWritable(crashLog_);  // all its clients get it
   auto [ours, theirs] = ipc::ControlSocket::makePair();
@@ -127,6 +133,7 @@ void Worker::stop() {
   if (services_.options.privatePool && !wasIntroduced_) services_.stock.cancelExpectation();
   deadline_.cancel();
   stopLook_.cancel();
+  sleepLook_.cancel();
   for (auto& [client, attachment] : attachments_) {
     attachment.deadline.cancel();
     attachment.overdue.cancel();
@@ -201,6 +208,41 @@ void Worker::awaitAnswer(ClientId client) {
     loseLate(attaching ? "to attach a channel" : "to detach a channel");
   };
   attachments_.at(client).deadline.setAfter(services_.options.workerTimeout, look);
+  watchItsSleep();
+}
+
+// Such a worker can't wake up for the message: with time to answer, it is not stopped, does not
+// wait for a processor or a disk, and still sleeps. A thread that user code has started then holds
+// Python's global lock, mostly in native code.
+void Worker::watchItsSleep() {
+  watchedUntil_ = services_.loop.now() + kWatched;
+  if (sleepLook_.isSet() || services_.options.noKill) return;
+  sleptLooks_ = 0;
+  lookWhetherItSleeps(std::nullopt);
+}
+
+void Worker::lookWhetherItSleeps(std::optional<std::chrono::nanoseconds> before) {
+  const bool awaited = std::any_of(attachments_.begin(), attachments_.end(), [](const auto& entry) {
+    return entry.second.deadline.isSet() ||
+           (entry.second.usable() && entry.second.queuedCalls() != 0);
+  });
+  if (!awaited && services_.loop.now() > watchedUntil_) return;
+  const auto now = awaited && hasTimeToAnswer() && !collectsGarbage()
+                       ? services_.processes.activityOfSleeping(pid())
+                       : std::nullopt;
+  const bool slept = now && before && *now - *before < kSleepLook / 10;
+  sleptLooks_ = slept ? sleptLooks_ + 1 : 0;
+  if (sleptLooks_ == kMostSleptLooks) {
+    return lose(DeathCause::kUnresponsive,
+                "it slept for " + std::to_string(kMostSleptLooks) +
+                    " s while messages or calls waited for it: a thread that code of a program has "
+                    "started probably holds Python's global lock (GIL)");
+  }
+  sleepLook_.setAfter(kSleepLook, [this, now] { lookWhetherItSleeps(now); });
+}
+
+bool Worker::collectsGarbage() const {
+  return statusWord(offsetof(ipc::WorkerStatusPage, collecting)) != 0;
 }
 
 bool Worker::hasTimeToAnswer() const { return runningClient() == 0 && !connection_->heldUp(); }

@@ -197,6 +197,9 @@ class Worker {
   void limitLastCode(ClientId client);
   std::optional<uint64_t> lastCodeOf(ClientId client) const;
   void awaitAnswer(ClientId client);
+  void watchItsSleep();
+  void lookWhetherItSleeps(std::optional<std::chrono::nanoseconds> before);
+  bool collectsGarbage() const;
   bool hasTimeToAnswer() const;
   void forget(ClientId client);
   void tell(ClientId client);
@@ -234,6 +237,9 @@ class Worker {
   std::map<std::string, uint64_t> forbiddenActs_;
   base::TimeLimit deadline_;
   base::TimeLimit stopLook_;
+  base::TimeLimit sleepLook_;
+  int sleptLooks_ = 0;
+  base::TimePoint watchedUntil_;
   bool stopReported_ = false;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<Worker> self_;

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <fstream>
 
 #include "base/memory_limits.h"
 #include "base/process_tree.h"
@@ -125,6 +126,16 @@ Processes::Condition KernelProcesses::conditionOf(pid_t child) {
     return Condition::kEnds;
   }
   return status.state == 'T' ? Condition::kStopped : Condition::kRuns;
+}
+
+std::optional<std::chrono::nanoseconds> KernelProcesses::activityOfSleeping(pid_t child) {
+  if (base::statusOf(child).state != 'S') return std::nullopt;
+  // Documentation/scheduler/sched-stats.rst: the time on a processor, and that in its queue, in ns.
+  std::ifstream file("/proc/" + std::to_string(child) + "/schedstat");
+  int64_t ran = 0;
+  int64_t waited = 0;
+  if (!(file >> ran >> waited)) return std::nullopt;
+  return std::chrono::nanoseconds(ran + waited);
 }
 
 Processes::StateChange KernelProcesses::nextStateChange() {

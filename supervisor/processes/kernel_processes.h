@@ -38,6 +38,7 @@ class KernelProcesses final : public Processes {
   std::optional<ExitStatus> exitStatus(const base::Fd& pidfd) override;
   void reap(const base::Fd& pidfd) override;
   Condition conditionOf(pid_t child) override;
+  std::optional<std::chrono::nanoseconds> activityOfSleeping(pid_t child) override;
   StateChange nextStateChange() override;
 
   std::vector<pid_t> children() override;

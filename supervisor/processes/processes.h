@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -63,6 +64,9 @@ class Processes {
     kEnds      ///< ending or dead: runs no more instructions of its own
   };
   virtual Condition conditionOf(pid_t child) = 0;
+  /// How long a child's main thread has run or waited for a processor; nothing if it is not asleep
+  /// now, or the kernel does not say.
+  virtual std::optional<std::chrono::nanoseconds> activityOfSleeping(pid_t child) = 0;
   /// A child that a signal has stopped, or continued; 0: none since the last call. Several changes
   /// of one child may count as one. SIGCHLD announces them.
   struct StateChange {

@@ -212,6 +212,14 @@ def hook_audits():
     sys.addaudithook(lambda event, arguments: None)
 
 
+def hold_the_lock_soon():
+    def hold():
+        time.sleep(0.3)
+        ctypes.PyDLL(None).sleep(3600)
+
+    threading.Thread(target=hold, daemon=True).start()
+
+
 def trace():
     def count(frame, event, argument):
         global traced
@@ -474,6 +482,22 @@ TEST_F(SharedFitness, SignalHandlersAndTimersEndWithTheirProgram) {
   third->registerModuleSource("poison", kPoison);
   InterpreterSession session = third->acquireOne();
   EXPECT_EQ(session.global("poison", "spin")({1.2}).toIValue().toInt(), worker_);
+}
+
+TEST_F(SharedFitness, AThreadThatHoldsTheInterpretersLockCostsItsWorkerOnly) {
+  serve({"--workers", "1"});
+  poisonBy("hold_the_lock_soon");
+  session_.reset();
+  poisoner_.reset();
+  const auto isReplaced = [this] {
+    CallOptions options;
+    options.deadline = std::chrono::seconds(20);
+    return subject_->ask("pid", {}, options).toInt() != worker_;
+  };
+  EXPECT_TRUE(waitUntil(isReplaced));
+  EXPECT_TRUE(waitUntil([this] {
+    return supervisor().log().find("probably holds Python's global lock") != std::string::npos;
+  })) << supervisor().log();
 }
 
 class SharedHooks : public SharedFitness, public ::testing::WithParamInterface<const char*> {};

@@ -79,6 +79,9 @@ class ProcessTable final : public supervisor::Processes {
   std::optional<supervisor::ExitStatus> exitStatus(const base::Fd& pidfd) override;
   void reap(const base::Fd& pidfd) override;
   Condition conditionOf(pid_t child) override;
+  std::optional<std::chrono::nanoseconds> activityOfSleeping(pid_t) override {
+    return std::nullopt;
+  }
   StateChange nextStateChange() override { return {}; }  // no signal stops a simulated process
   std::vector<pid_t> children() override;
   pid_t groupOf(pid_t pid) override;

@@ -380,7 +380,9 @@ void CallLoop::dropRemains() {
 }
 
 void CallLoop::collect() {
+  statusPage_.collecting.store(1, std::memory_order_relaxed);
   collection_.run();
+  statusPage_.collecting.store(0, std::memory_order_relaxed);
   if (remains_.empty()) return;
   dropRemains();
   updateStatusPage();
