@@ -14,6 +14,8 @@ namespace isopool::cli {
 namespace {
 
 constexpr int kLook = 50;  // ms
+// A supervisor that starts at an address that none serves is reached sooner.
+constexpr std::chrono::seconds kUnreached(3);
 
 std::optional<uint64_t> numberIn(std::string_view text) {
   uint64_t number = 0;
@@ -105,12 +107,20 @@ bool awaitEndOf(SupervisorLink& link, std::chrono::milliseconds patience) {
 int32_t awaitSuccessor(const std::string& address, int32_t former,
                        std::chrono::milliseconds patience) {
   const auto deadline = SupervisorLink::Clock::now() + patience;
+  auto reached = SupervisorLink::Clock::now();
   while (SupervisorLink::Clock::now() < deadline) {
     std::optional<ipc::Report> report;
     try {
       report = SupervisorLink(address).ask();
+      reached = SupervisorLink::Clock::now();
     } catch (const SupervisorUnreachable&) {
-      // The former one has accepted the connection and ended.
+      // The former one has accepted the connection and ended. The next one has the same socket, so
+      // that connections wait there.
+      if (SupervisorLink::Clock::now() - reached > kUnreached) {
+        throw SupervisorUnreachable(
+            "the restart has ended without another supervisor: none serves at " +
+            base::terminalText(address) + "; the log has the reason");
+      }
     }
     if (report && report->processId != former) return report->processId;
     if (report && report->state == "serving" && report->successor != "starting") {

@@ -499,6 +499,12 @@ void Supervisor::replaced() {
 
 void Supervisor::successorFailed(const std::string& text) {
   successor_ = text;
+  if (draining_) {
+    // Both were told to end.
+    if (listener_ && !replaced_) listener_->removeFile();
+    base::log(base::LogLevel::kInfo, "no other supervisor takes over: the successor: " + text);
+    return;
+  }
   base::log(base::LogLevel::kError,
             "the restart failed, this supervisor goes on serving: the successor: " + text);
 }

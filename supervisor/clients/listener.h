@@ -56,11 +56,13 @@ class Listener {
   /// The same for a socket that a successor has: connections that wait are the successor's, and so
   /// are the file and the lock.
   void leaveToSuccessor();
+  /// Removes the socket's file if it is the one that listenAt() made: after leaveToSuccessor(), if
+  /// the successor has ended, too.
+  void removeFile() const;
 
  private:
   bool accept();
   void watch();
-  void removeFile() const;
 
   base::EventLoop& loop_;
   base::LineRate failureRate_;

@@ -244,6 +244,22 @@ TEST(Restart, IsRefusedWhileOneIsUnderWay) {
   EXPECT_EQ(supervisor.waitForEnd(kPatience), 0);
 }
 
+TEST(Restart, ThatASignalEndsLeavesNoSocketAndClaimsNoService) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  Busy busy(supervisor);
+  supervisor.setMode("zygote-silent");
+  ASSERT_TRUE(supervisor.act(Action::kRestart).done);
+  supervisor.signal(SIGTERM);
+  acknowledge(busy.client());
+  ASSERT_TRUE(busy.client().waitFor(
+      [&] { return has(supervisor.log(), "no other supervisor takes over"); }, kPatience));
+  EXPECT_TRUE(busy.completes());
+  busy.client().closeControl();
+  EXPECT_EQ(supervisor.waitForEnd(kPatience), 0);
+  EXPECT_FALSE(std::filesystem::exists(supervisor.address()));
+  EXPECT_FALSE(has(supervisor.log(), "goes on serving")) << supervisor.log();
+}
+
 /// The processes of the service that run isopoold itself and are no guardian.
 std::vector<pid_t> supervisorsOf(const SharedSupervisor& supervisor) {
   std::vector<pid_t> all;
