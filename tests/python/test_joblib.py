@@ -4,6 +4,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -50,3 +51,77 @@ def test_a_time_limit_of_parallel_is_kept() -> None:
     with joblib.parallel_config("isopool", n_jobs=1):
         with pytest.raises(multiprocessing.TimeoutError):
             joblib.Parallel(n_jobs=2, timeout=0.3)(joblib.delayed(time.sleep)(each) for each in (0, 600))
+
+
+def remember(value: int) -> None:
+    os.environ["REMEMBERED"] = str(value)
+
+
+def remembered() -> str | None:
+    return os.environ.get("REMEMBERED")
+
+
+def test_an_initializer_runs_in_the_workers() -> None:
+    with joblib.parallel_config("isopool", n_jobs=2):
+        parallel = joblib.Parallel(initializer=remember, initargs=(7,))
+        assert parallel(joblib.delayed(remembered)() for _ in range(4)) == ["7"] * 4
+
+
+def test_short_tasks_are_batched(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    submit = isopool.joblib.IsopoolBackend.submit
+
+    def counted(*args: object, **kwargs: object) -> object:
+        nonlocal calls
+        calls += 1
+        return submit(*args, **kwargs)
+
+    monkeypatch.setattr(isopool.joblib.IsopoolBackend, "submit", counted)
+    with joblib.parallel_config("isopool", n_jobs=2):
+        assert joblib.Parallel()(joblib.delayed(abs)(-each) for each in range(5000)) == [*range(5000)]
+    assert calls < 500
+
+
+def test_an_error_in_one_thread_does_not_end_the_tasks_of_another() -> None:
+    results: list[list[int]] = []
+
+    def other() -> None:
+        with joblib.parallel_config("isopool", n_jobs=2):
+            results.append(joblib.Parallel(batch_size=1)(joblib.delayed(later)(each) for each in range(10)))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with joblib.parallel_config("isopool", n_jobs=2):
+        for _ in range(5):
+            with pytest.raises(ZeroDivisionError):
+                joblib.Parallel(batch_size=1)(joblib.delayed(divmod)(1, each) for each in (1, 0, 2))
+    thread.join()
+    assert results == [[*range(10)]]
+
+
+def later(value: int) -> int:
+    time.sleep(0.1)
+    return value
+
+
+def test_a_generator_that_is_left_early_leaves_the_workers() -> None:
+    with joblib.parallel_config("isopool", n_jobs=2):
+        workers = {*joblib.Parallel()(joblib.delayed(os.getpid)() for _ in range(20))}
+        generator = joblib.Parallel(return_as="generator", batch_size=1)(joblib.delayed(abs)(-1) for _ in range(100))
+        assert next(generator) == 1
+        del generator
+        assert workers & {*joblib.Parallel(batch_size=1)(joblib.delayed(os.getpid)() for _ in range(50))}
+
+
+def test_a_forked_process_has_a_backend_of_its_own() -> None:
+    with joblib.parallel_config("isopool", n_jobs=1):
+        assert joblib.Parallel()(joblib.delayed(abs)(each) for each in (-1, -2)) == [1, 2]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with joblib.parallel_config("isopool", n_jobs=1):
+                status = 0 if joblib.Parallel()(joblib.delayed(abs)(each) for each in (-1, -2)) == [1, 2] else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
