@@ -30,6 +30,8 @@ constexpr int kMostSleptLooks = 5;
 constexpr base::Milliseconds kWatched(30'000);
 // How long a worker is stopped before that is logged.
 constexpr base::Milliseconds kStopReport(1000);
+// How long calls wait for it although no other worker serves.
+constexpr base::Milliseconds kStopPatience(5000);
 
 }  // namespace
 
@@ -627,10 +629,11 @@ void Worker::lookWhetherStopped(base::Milliseconds left) {
     if (left.count() < 0) return;
   }
   if (left.count() > 0) {
-    if (callsWait() && !events_.othersServe()) {
+    const base::Milliseconds lasts = services_.options.stoppedTimeout - left;
+    if (lasts >= kStopPatience && callsWait() && !events_.othersServe()) {
       return lose(DeathCause::kStopped,
-                  "a signal had stopped it, calls waited for it, and no other worker could serve "
-                  "them");
+                  "a signal had stopped it for " + std::to_string(kStopPatience.count()) +
+                      " ms, calls waited for it, and no other worker could serve them");
     }
     const base::Milliseconds look = std::min(left, kStopReport);
     return stopLook_.setAfter(look, [this, left = left - look] { lookWhetherStopped(left); });

@@ -153,13 +153,14 @@ TEST_F(StoppedWorker, IsReplacedAfterTheTimeoutThoughItsCallHasNoLimit) {
   }));
 }
 
-TEST_F(StoppedWorker, IsReplacedSoonIfACallWaitsForItAndNoOtherWorkerServes) {
+TEST_F(StoppedWorker, IsReplacedAfterFiveSecondsIfACallWaitsForItAndNoOtherWorkerServes) {
   begin({"--stopped-timeout", "1h"});
   ASSERT_EQ(::kill(process_, SIGSTOP), 0);
   client_->post(worker_, "waits");
-  ASSERT_TRUE(client_->waitFor([&] {
-    return client_->serving(1, 0) != 0 && client_->serving(1, 0) != worker_;
-  })) << supervisor_->log();
+  ASSERT_TRUE(client_->waitFor(
+      [&] { return client_->serving(1, 0) != 0 && client_->serving(1, 0) != worker_; },
+      milliseconds(20'000)))
+      << supervisor_->log();
   EXPECT_TRUE(client_->waitFor([&] { return logHas("no other worker could serve them"); }));
   EXPECT_EQ(client_->call(client_->serving(1, 0), "served"), "served");
 }
