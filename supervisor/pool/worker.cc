@@ -217,8 +217,10 @@ void Worker::awaitAnswer(ClientId client) {
 // wait for a processor or a disk, and still sleeps. A thread that user code has started then holds
 // Python's global lock, mostly in native code.
 void Worker::watchItsSleep() {
+  // Threads of a private pool's only program are its own.
+  if (services_.options.privatePool || services_.options.noKill) return;
   watchedUntil_ = services_.loop.now() + kWatched;
-  if (sleepLook_.isSet() || services_.options.noKill) return;
+  if (sleepLook_.isSet()) return;
   sleptLooks_ = 0;
   lookWhetherItSleeps(std::nullopt);
 }
