@@ -177,6 +177,7 @@ void Worker::detach(ClientId client) {
   send(ipc::DetachChannel{client.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kDetachChannelSent);
   limitLastCode(client);
+  watchedUntil_ = services_.loop.now() + kWatched;
   awaitAnswer(client);
 }
 
@@ -219,7 +220,6 @@ void Worker::awaitAnswer(ClientId client) {
 void Worker::watchItsSleep() {
   // Threads of a private pool's only program are its own.
   if (services_.options.privatePool || services_.options.noKill) return;
-  watchedUntil_ = services_.loop.now() + kWatched;
   if (sleepLook_.isSet()) return;
   sleptLooks_ = 0;
   lookWhetherItSleeps(std::nullopt);
