@@ -7,9 +7,13 @@ import contextlib
 import functools
 import multiprocessing
 import os
+import pathlib
 import signal
+import subprocess
+import sys
 import threading
 import time
+import zipapp
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
@@ -658,6 +662,22 @@ def test_functions_and_classes_of_main_come_back_as_themselves() -> None:
                 print("found")
     """
     assert run_program(program).stdout == "True\nfound\n"
+
+
+def test_modules_of_a_zipapp_are_found(tmp_path: pathlib.Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "inside.py").write_text("def double(x):\n    return 2 * x\n")
+    (source / "__main__.py").write_text(
+        "import inside, isopool\n"
+        "with isopool.Executor(1) as executor:\n"
+        "    print(executor.submit(inside.double, 21).result())\n"
+    )
+    zipapp.create_archive(source, tmp_path / "app.pyz")
+    ended = subprocess.run(
+        [sys.executable, tmp_path / "app.pyz"], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (ended.stdout, ended.stderr) == ("42\n", "")
 
 
 def test_what_initargs_may_be_is_said() -> None:
