@@ -664,6 +664,28 @@ def test_functions_and_classes_of_main_come_back_as_themselves() -> None:
     assert run_program(program).stdout == "True\nfound\n"
 
 
+def too_large() -> None:
+    np.ones(1 << 32, dtype=np.uint8)
+
+
+def missing() -> None:
+    import no_such_module  # noqa: F401
+
+
+def test_an_error_says_what_isopool_knows_of_it() -> None:
+    with isopool.Executor(1, worker_memory=1 << 30) as executor:
+        with pytest.raises(MemoryError) as raised:
+            executor.submit(too_large).result()
+        assert "the worker's memory is limited to 1 GiB (ISOPOOL_WORKER_MEMORY)" in raised.value.__notes__[0]
+        with pytest.raises(ModuleNotFoundError) as absent:
+            executor.submit(missing).result()
+        assert "neither the package nor the workers' Python" in absent.value.__notes__[0]
+    with isopool.Executor(1, sandbox="strict") as executor:
+        with pytest.raises(PermissionError) as forbidden:
+            executor.submit(open, "/etc/shadow").result()
+        assert "the sandbox (strict) forbids file /etc/shadow" in forbidden.value.__notes__[0]
+
+
 def test_modules_of_a_zipapp_are_found(tmp_path: pathlib.Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

@@ -113,7 +113,7 @@ CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping d
       models_(statusPage_),
       runner_(*this, copies_, sandbox, models_),
       fitness_(sandbox) {
-  setIsopoolModuleWorker(epoch_, copies_, models_);
+  setIsopoolModuleWorker(epoch_, copies_, models_, sandbox);
 }
 
 void CallLoop::run() {

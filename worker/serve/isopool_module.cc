@@ -13,6 +13,7 @@
 #include "worker/process/user_forks.h"
 #include "worker/python/embedded_modules.h"
 #include "worker/python/output_streams.h"
+#include "worker/python/python_errors.h"
 #include "worker/values/python_values.h"
 
 namespace isopool::worker {
@@ -24,6 +25,7 @@ using MappingOwner = std::shared_ptr<const ipc::Mapping>;
 base::Epoch workerEpoch;
 const CopyCounts* workerCopies = nullptr;
 ShownModels* workerModels = nullptr;
+Sandbox* workerSandbox = nullptr;
 
 constexpr std::array<const char*, CopyCounts::kReasons> kReasonNames = [] {
   std::array<const char*, CopyCounts::kReasons> names{};
@@ -118,6 +120,22 @@ PyObject* makeModelFromPython(PyObject*, PyObject* name) {
   Py_RETURN_NONE;
 }
 
+// As RunningCall does it for an exception that user code does not catch.
+PyObject* explainFromPython(PyObject*, PyObject* raised) {
+  if (!alive()) return nullptr;
+  if (PyExceptionInstance_Check(raised) == 0) {
+    return PyErr_Format(PyExc_TypeError, "explain() takes an exception");
+  }
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised)), raised);
+  PythonError error = takePythonError();
+  const size_t message = error.message.size();
+  error.explainMissingModule();
+  if (workerSandbox != nullptr) workerSandbox->explain(error);
+  std::string lines = error.message.substr(message);
+  if (!lines.empty() && lines.front() == '\n') lines.erase(0, 1);
+  return PyUnicode_DecodeUTF8(lines.data(), static_cast<Py_ssize_t>(lines.size()), "replace");
+}
+
 bool within(const ipc::Mapping& mapping, uint64_t offset, uint64_t bytes) {
   return offset <= mapping.bytes() && bytes <= mapping.bytes() - offset;
 }
@@ -191,7 +209,7 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
                                    kHeaderBytes);
 }
 
-std::array<PyMethodDef, 13> methods = {{
+std::array<PyMethodDef, 14> methods = {{
     {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
     {"append_to_crash_log", &appendToCrashLogFromPython, METH_O,
      "Keeps bytes for this worker's crash log."},
@@ -207,6 +225,9 @@ std::array<PyMethodDef, 13> methods = {{
     {"make_model", &makeModelFromPython, METH_O,
      "make_model(name): the running call makes a model of this name; the report of a death says "
      "so."},
+    {"explain", &explainFromPython, METH_O,
+     "explain(exception): lines about what the sandbox forbade, the limit of memory or a missing "
+     "module; or ''."},
     {"package_tensor", &packageTensor, METH_VARARGS,
      "package_tensor(package, offset, numel, dtype): a tensor over a package's private mapping."},
     {"package_header", &packageHeader, METH_VARARGS,
@@ -238,10 +259,11 @@ PyObject* createIsopoolModule() {
 }
 
 void setIsopoolModuleWorker(base::Epoch epochOfWorker, const CopyCounts& copies,
-                            ShownModels& models) {
+                            ShownModels& models, Sandbox& sandbox) {
   workerEpoch = epochOfWorker;
-  workerModels = &models;
   workerCopies = &copies;
+  workerModels = &models;
+  workerSandbox = &sandbox;
 }
 
 }  // namespace isopool::worker

@@ -4,6 +4,7 @@
 #include "base/ids.h"
 #include "worker/memory/copy_counts.h"
 #include "worker/python/py_ref.h"
+#include "worker/sandbox/sandbox.h"
 #include "worker/serve/shown_models.h"
 
 namespace isopool::worker {
@@ -12,8 +13,8 @@ namespace isopool::worker {
 /// the runtime. In a child that user code forked every function raises RuntimeError.
 PyObject* createIsopoolModule();
 
-/// From now on the module speaks for this worker. `copies` and `models` must live as long as the
-/// process.
-void setIsopoolModuleWorker(base::Epoch epoch, const CopyCounts& copies, ShownModels& models);
+/// From now on the module speaks for this worker. All three must live as long as the process.
+void setIsopoolModuleWorker(base::Epoch epoch, const CopyCounts& copies, ShownModels& models,
+                            Sandbox& sandbox);
 
 }  // namespace isopool::worker

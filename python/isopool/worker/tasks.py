@@ -9,6 +9,7 @@ call again, together with the function.
 import collections
 import multiprocessing.process
 import os
+import sys
 import traceback
 import types
 from collections.abc import Callable
@@ -95,11 +96,22 @@ def _tensor_of(buffer: Any, arguments: tuple[str | torch.Tensor, ...] = ()) -> t
     return tensor
 
 
+def _explain(error: BaseException) -> None:
+    """Adds what isopool knows of the error: what the sandbox forbade, the limit of memory, a missing module."""
+    worker = sys.modules.get("_isopool")
+    try:
+        if worker is not None and (lines := worker.explain(error)):
+            error.add_note(lines)
+    except BaseException:
+        pass  # of a class that takes no notes
+
+
 def _raised(kind: int, error: BaseException) -> Answer:
     own = error.__traceback__
     while own is not None and own.tb_next is not None and own.tb_frame.f_code.co_filename == _THIS_FILE:
         own = own.tb_next
     error = error.with_traceback(own)
+    _explain(error)
     text = "".join(traceback.format_exception(error))
     try:
         pickled = cloudpickle.dumps(error, 5)
