@@ -485,6 +485,9 @@ TEST_F(SharedFitness, SignalHandlersAndTimersEndWithTheirProgram) {
 }
 
 TEST_F(SharedFitness, AThreadThatHoldsTheInterpretersLockCostsItsWorkerOnly) {
+  if (!std::filesystem::exists("/proc/self/schedstat")) {
+    GTEST_SKIP() << "this kernel does not say how long a thread waits (CONFIG_SCHED_INFO)";
+  }
   serve({"--workers", "1"});
   poisonBy("hold_the_lock_soon");
   session_.reset();
