@@ -106,6 +106,13 @@ bool Lane::complete(Work& work) {
       step(work);
       if (work.finished) return true;
     } catch (const WorkerLost& error) {
+      // Several lanes may have a session in one worker of a shared supervisor, and other programs
+      // calls: one of these has ended it, and that says nothing about this call's items.
+      if (work.running && (!error.started() || error.ofOtherProgram())) {
+        work.running.reset();
+        replaceWorker();
+        continue;
+      }
       workerDied(work, failureOf(error));
     } catch (const DeadlineExceeded& error) {
       workerDied(work, failureOf(error, job_.timeout.value_or(kIdentifying)));

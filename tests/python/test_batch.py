@@ -7,6 +7,8 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import isopool
@@ -35,6 +37,36 @@ class Numbers:
 
     def __getitem__(self, item: int) -> int:
         return item
+
+
+@pytest.fixture
+def one_shared_worker(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    address = str(tmp_path / "socket")
+    words = [os.environ["ISOPOOL_SUPERVISOR"], "--listen", address, "--workers", "1"]
+    with subprocess.Popen(words) as process:
+        while not os.path.exists(address):
+            assert process.poll() is None
+        monkeypatch.setenv("ISOPOOL_SOCKET", address)
+        yield
+        process.kill()
+
+
+@pytest.mark.usefixtures("one_shared_worker")
+def test_a_crash_in_a_worker_of_several_chunks_is_blamed_on_its_item_only(
+    numbers: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    def crashing(row: dict[str, Any]) -> int:
+        time.sleep(0.01)  # so that the other chunk's call waits in the worker
+        if row["n"] % 20 == 7:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return int(row["n"])
+
+    failures: list[isopool.BatchFailure] = []
+    isopool.batch(
+        crashing, numbers, tmp_path / "out", workers=2, retries=0, chunk_items=5, failure=failures.append
+    )
+    assert {failure.id for failure in failures} == {"n7", "n27"}
+    assert rows_of(tmp_path / "out") == {f"n{n}": n for n in range(40) if n % 20 != 7}
 
 
 def test_a_function_of_the_program_gets_each_row_and_failures_are_named(
