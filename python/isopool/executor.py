@@ -422,7 +422,8 @@ class Executor(concurrent.futures.Executor):
         until = None if timeout is None else time.monotonic() + timeout
         items = zip(*iterables)  # noqa: B905: the shortest one ends the map, as in map()
         if chunksize == 1:
-            begun = (self._submit(self._run, fn, each, {}) for each in items)
+            # As in concurrent.futures, a submit() of a subclass sees the calls of map(), too.
+            begun = (self.submit(fn, *each) for each in items)
             return _in_order(begun, buffersize, until)
         chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
         begun = (self._submit(self._run_chunk, fn, each, {}) for each in chunks)

@@ -672,6 +672,21 @@ def missing() -> None:
     import no_such_module  # noqa: F401
 
 
+class Counting(isopool.Executor):
+    submitted = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> isopool.Future[Any]:
+        self.submitted += 1
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_a_submit_of_a_subclass_sees_the_calls_of_map() -> None:
+    with Counting(1) as executor:
+        assert [*executor.map(abs, [-1, -2])] == [1, 2]
+        assert executor.submit(abs, -3).result() == 3
+        assert executor.submitted == 3
+
+
 def test_an_error_says_what_isopool_knows_of_it() -> None:
     with isopool.Executor(1, worker_memory=1 << 30) as executor:
         with pytest.raises(MemoryError) as raised:
