@@ -61,7 +61,7 @@ class LastCode : public AttachedManagers, public ::testing::WithParamInterface<c
 
 TEST_P(LastCode, IsLimitedByTheGracePeriod) {
   leave(3600);
-  EXPECT_NE(next(), worker_);
+  EXPECT_TRUE(waitUntil([&] { return next() != worker_; }));
   EXPECT_TRUE(waitUntil([&] {
     return supervisor().log().find(
                "which has left, continued for more than 200 ms (ISOPOOL_GRACE)") !=

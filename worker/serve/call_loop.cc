@@ -153,7 +153,8 @@ bool CallLoop::serveNext() {
   startCodeOf(channel);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
-  noteCodeOf(channel);
+  // What an only client leaves is noted when another one comes, or when it leaves.
+  if (channels_.size() > 1) noteCodeOf(channel);
   models_.unnameMade();
   endCode();
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageIdleStored);
@@ -564,6 +565,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   }
   ChannelMemory& memory = *channel->memory;
   for (const auto& other : channels_) {
+    if (other->alone) noteCodeOf(*other);
     other->alone = false;
     other->memory->output.privatiseKept(copies_);
   }
