@@ -231,9 +231,10 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
   totals_.forget(epoch);
   const auto lost = lost_.find(epoch);
   if (lost == lost_.end()) {
-    if (status)
+    if (status) {
       base::log(base::LogLevel::kInfo,
                 describe(worker) + " has ended, as it was to: " + how.name());
+    }
   } else {
     const bool unfit = how.signal == 0 && how.exitCode == ipc::kUnfitWorkerExit;
     const bool gaveUp = how.signal == 0 && how.exitCode == ipc::kGivenUpWorkerExit;

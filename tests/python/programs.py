@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Python programs that tests start."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 
 # A call that takes longer than this counts as hung.
 PATIENCE = 60
@@ -41,3 +43,16 @@ def run_program(
         capture_output=True,
         timeout=patience,
     )
+
+
+@contextlib.contextmanager
+def serving(address: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A shared supervisor with one worker that serves the address until the end."""
+    words = [os.environ["ISOPOOL_SUPERVISOR"], "--listen", address, "--workers", "1", *flags]
+    with subprocess.Popen(words) as process:
+        try:
+            while not os.path.exists(address):
+                assert process.poll() is None, "isopoold has ended"
+            yield process
+        finally:
+            process.kill()

@@ -13,6 +13,7 @@ from typing import Any
 
 import isopool
 import pytest
+from programs import serving
 
 
 @pytest.fixture
@@ -42,13 +43,9 @@ class Numbers:
 @pytest.fixture
 def one_shared_worker(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     address = str(tmp_path / "socket")
-    words = [os.environ["ISOPOOL_SUPERVISOR"], "--listen", address, "--workers", "1"]
-    with subprocess.Popen(words) as process:
-        while not os.path.exists(address):
-            assert process.poll() is None
+    with serving(address):
         monkeypatch.setenv("ISOPOOL_SOCKET", address)
         yield
-        process.kill()
 
 
 @pytest.mark.usefixtures("one_shared_worker")

@@ -11,17 +11,14 @@ from collections.abc import Callable, Iterator
 import isopool
 import pytest
 from multipy.runtime import InterpreterManager
+from programs import serving
 
 
 @pytest.fixture
 def supervisor(tmp_path: pathlib.Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     address = str(tmp_path / "socket")
-    words = [os.environ["ISOPOOL_SUPERVISOR"], "--listen", address, "--workers", "1"]
-    with subprocess.Popen(words) as process:
-        while not os.path.exists(address) and process.poll() is None:
-            pass
+    with serving(address) as process:
         yield address, process
-        process.kill()
 
 
 def process_id(pool: InterpreterManager) -> int:
@@ -137,14 +134,11 @@ def test_a_load_that_waits_for_a_worker_goes_on_with_the_next_supervisor(tmp_pat
     address = str(tmp_path / "socket")
     end = tmp_path / "end"
 
-    def serve() -> subprocess.Popen[bytes]:
-        words = [os.environ["ISOPOOL_SUPERVISOR"], "--listen", address, "--workers", "1", "--drain-timeout", "1s"]
-        process = subprocess.Popen(words)
-        assert until(lambda: os.path.exists(address))
-        return process
-
-    first = serve()
-    with isopool.Pool(1, address=address) as busy, isopool.Pool(1, address=address) as pool:
+    with (
+        serving(address, "--drain-timeout", "1s") as first,
+        isopool.Pool(1, address=address) as busy,
+        isopool.Pool(1, address=address) as pool,
+    ):
         running = busy.load(wait_for).call_async((str(end),), {}, lambda value, error: None)
         assert until((tmp_path / "end.started").exists)
         loaded: list[int] = []
@@ -154,11 +148,7 @@ def test_a_load_that_waits_for_a_worker_goes_on_with_the_next_supervisor(tmp_pat
         assert until(lambda: pool.statistics().workers[0].sessions > 0)
         first.send_signal(signal.SIGTERM)
         assert first.wait(timeout=PATIENCE) == 0
-        second = serve()
-        try:
+        with serving(address):
             load.join(PATIENCE)
             assert loaded
-        finally:
-            second.kill()
-            second.wait()
         del running

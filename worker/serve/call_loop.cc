@@ -293,11 +293,9 @@ bool CallLoop::anyDetached() const noexcept {
 // whose code runs, and the supervisor limits its time while it awaits ChannelDetached. That is also
 // why the collection runs now: an importer and its modules, for example, form reference cycles.
 void CallLoop::dropDetachedChannels() {
-  const ClientLink* last = nullptr;
   for (auto& channel : channels_) {
     if (!channel->detached) continue;
     startCodeOf(*channel);
-    last = channel.get();
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();
@@ -305,7 +303,6 @@ void CallLoop::dropDetachedChannels() {
     threads_.left(channel->memory->client);
     hooks_.left(channel->memory->client);
   }
-  if (last == nullptr) return;
   EnteredModes().apply();
   restoreSignals();
   collection_.run();

@@ -99,7 +99,7 @@ class CallLoop final : public ControlPlane {
   void waitForWork();
   /// True if a client has left that dropDetachedChannels() has not handled.
   bool anyDetached() const noexcept;
-  /// Drops the objects of detached clients, makes private what is left of their memory, and
+  /// Only if anyDetached(). Drops the objects of detached clients, makes private what is left of their memory, and
   /// reports to the supervisor.
   void dropDetachedChannels();
   void detach(ClientLink& channel);
