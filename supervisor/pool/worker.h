@@ -140,6 +140,10 @@ class Worker {
   const std::string& cause() const { return cause_; }
   /// The same, for counting; kUnknown: it died by itself.
   DeathCause deathCause() const { return deathCause_; }
+  /// The same; if it is kUnknown, the cause that the exit status tells.
+  DeathCause deathCause(const ExitStatus& how) const {
+    return deathCause_ != DeathCause::kUnknown ? deathCause_ : causeOf(how);
+  }
   base::Epoch epoch() const { return epoch_; }
   const std::string& gpu() const { return gpu_; }
   Stage stage() const { return stage_; }

@@ -263,10 +263,8 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
                                              ") has served as many tasks as it was to serve");
         return;
       }
-      const DeathCause counted = leaving->deathCause();
       if (!record.replaced) {
-        alive->totals_.countDeath(counted != DeathCause::kUnknown ? counted : causeOf(how),
-                                  alive->services_.loop.now());
+        alive->totals_.countDeath(leaving->deathCause(how), alive->services_.loop.now());
       }
       alive->logDeath(record, death, cause);
     });

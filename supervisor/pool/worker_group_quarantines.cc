@@ -90,9 +90,8 @@ void WorkerGroup::settleOrigin(const Worker& worker, const ExitStatus& how,
   if (crashedInItsCall(worker, report, how)) return;
   std::erase_if(report.suspects, isSharedWithOthers);
   if (report.origin.kind == Kind::kInvalid) return;
-  const DeathCause cause = worker.deathCause();
   // The others were ordered by the supervisor or came from outside.
-  switch (cause == DeathCause::kUnknown ? causeOf(how) : cause) {
+  switch (worker.deathCause(how)) {
     case DeathCause::kCrash:
     case DeathCause::kForbiddenCall:
     case DeathCause::kSignal:

@@ -99,8 +99,8 @@ class CallLoop final : public ControlPlane {
   void waitForWork();
   /// True if a client has left that dropDetachedChannels() has not handled.
   bool anyDetached() const noexcept;
-  /// Only if anyDetached(). Drops the objects of detached clients, makes private what is left of their memory, and
-  /// reports to the supervisor.
+  /// Only if anyDetached(). Drops the objects of detached clients, makes private what is left of
+  /// their memory, and reports to the supervisor.
   void dropDetachedChannels();
   void detach(ClientLink& channel);
   /// Unmaps the segments that clients have removed.
