@@ -347,8 +347,7 @@ PageArena::TrimStep PageArena::trim(TrimRule rule, uint32_t from) noexcept {
     trimming_ = count > 0;
   }
   for (TrimmedRun& each : std::span(runs).first(count)) {
-    const size_t bytes =
-        static_cast<size_t>(each.run.first + each.run.pages - each.from) * kPageBytes;
+    const size_t bytes = static_cast<size_t>(each.end - each.from) * kPageBytes;
     each.done = releasePages(each.object, each.offset, bytes);
     if (!each.removes) continue;
     // If this fails, the segment's pages stay mapped until a later segment takes their place.
@@ -358,7 +357,6 @@ PageArena::TrimStep PageArena::trim(TrimRule rule, uint32_t from) noexcept {
   base::MutexLock lock(mutex_);
   for (const TrimmedRun& each : std::span(runs).first(count)) {
     Run run = each.run;
-    const uint32_t end = run.first + run.pages;
     if (each.removes) {
       result.bytes += static_cast<size_t>(run.pages - run.absentPages) * kPageBytes;
       result.removed[result.removedCount++] = segmentOfPage(run.first)->id;
@@ -367,8 +365,8 @@ PageArena::TrimStep PageArena::trim(TrimRule rule, uint32_t from) noexcept {
     }
     entries_[run.first].state = RunState::kNone;
     if (each.done) {
-      const uint32_t present = end - each.from - countAbsent(each.from, end);
-      setAbsent(each.from, end, true);
+      const uint32_t present = each.end - each.from - countAbsent(each.from, each.end);
+      setAbsent(each.from, each.end, true);
       run.absentPages += present;
       absentPages_ += present;
       result.bytes += static_cast<size_t>(present) * kPageBytes;
@@ -379,13 +377,25 @@ PageArena::TrimStep PageArena::trim(TrimRule rule, uint32_t from) noexcept {
   return result;
 }
 
+// Pages from `first` on until `most` present ones are among them; an empty range if all are absent.
+PageArena::PageRange PageArena::presentPart(uint32_t first, uint32_t end,
+                                            uint32_t most) const noexcept {
+  while (first < end && entries_[first].absent) ++first;
+  PageRange part{first, first};
+  for (uint32_t present = 0; part.end < end && present < most; ++part.end) {
+    present += entries_[part.end].absent ? 0 : 1;
+  }
+  return part;
+}
+
 size_t PageArena::takeForTrim(TrimRule rule, uint32_t from,
                               std::array<TrimmedRun, kRunsPerStep>& runs, TrimStep& step) noexcept {
   const bool idle = rule == TrimRule::kIdle;
+  uint32_t left = kBytesPerStep / kPageBytes;  // present pages that this step may return
   size_t count = 0;
   size_t removed = 0;
   for (const Segment& segment : segments_) {
-    if (segment.kept) continue;
+    if (segment.kept || segment.endPage() <= from) continue;
     for (uint32_t page = segment.firstPage; page < segment.endPage();) {
       PageEntry& head = entries_[page];
       const uint32_t next = page + head.pages;
@@ -393,27 +403,36 @@ size_t PageArena::takeForTrim(TrimRule rule, uint32_t from,
         page = next;
         continue;
       }
-      const uint32_t recent = idle ? std::min(head.recentPages, head.pages) : 0;
-      head.recentPages = 0;
-      const bool removes = head.pages == segment.pages && recent == 0 && !segment.reserve;
-      bool gives = removes;
-      if (!removes && rule != TrimRule::kSegments && !(idle && segment.reserve)) {
-        gives = recent < head.pages && head.absentPages < head.pages &&
-                (head.absentPages == 0 || countAbsent(page + recent, next) < head.pages - recent);
+      if (count == runs.size() || removed == kMostRemoved || left == 0) {
+        step.next = std::max(page, from);
+        return count;
       }
-      if (gives) {
-        const uint32_t first = page + recent;
+      const uint32_t recent = idle ? std::min(head.recentPages, head.pages) : 0;
+      const bool wholly = head.pages == segment.pages && recent == 0 && !segment.reserve;
+      const uint32_t present = head.pages - head.absentPages;
+      const bool removes = wholly && present <= left;
+      PageRange part{page, next};
+      if (!removes) {
+        part.end = page;
+        const bool gives = wholly || (rule != TrimRule::kSegments && !(idle && segment.reserve));
+        if (gives && present > 0) part = presentPart(std::max(page + recent, from), next, left);
+      }
+      const bool complete = part.first == part.end || part.end == next;
+      head.recentPages = complete ? 0 : recent;
+      if (part.first < part.end) {
         runs[count] = {.run = removeFreeRun(binsOf(segment.use), page),
-                       .from = first,
+                       .from = part.first,
+                       .end = part.end,
                        .object = segment.object.get(),
-                       .offset = static_cast<size_t>(first - segment.firstPage) * kPageBytes,
+                       .offset = static_cast<size_t>(part.first - segment.firstPage) * kPageBytes,
                        .removes = removes,
                        .done = false};
         head.state = RunState::kTrimmed;
         ++count;
         removed += removes ? 1 : 0;
-        if (count == runs.size() || removed == kMostRemoved) {
-          step.next = next;
+        left -= removes ? present : part.end - part.first - countAbsent(part.first, part.end);
+        if (!complete) {
+          step.next = part.end;
           return count;
         }
       }

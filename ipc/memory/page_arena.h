@@ -120,6 +120,8 @@ class PageArena {
   /// The segment of the live block is never trimmed from now on: a driver has registered its pages.
   void keepSegmentOf(const void* block) noexcept;
 
+  /// What one step of a trim returns at most: the kernel takes some 0.2 ms for it.
+  static constexpr size_t kBytesPerStep = size_t{1} << 20;
   static constexpr size_t kMostRemoved = 64;
   /// The result of one step of a trim.
   struct TrimStep {
@@ -217,6 +219,7 @@ class PageArena {
   struct TrimmedRun {
     Run run;
     uint32_t from = 0;     ///< the first page that is given back
+    uint32_t end = 0;      ///< behind the last one
     int object = -1;       ///< stays open: only trim() closes it
     size_t offset = 0;     ///< of `from` in the object
     bool removes = false;  ///< the whole segment
@@ -227,6 +230,10 @@ class PageArena {
   static constexpr uint32_t kBins = kExactBins + 32;
   static constexpr uint32_t kLargestSmallPages = kLargestSmallBlock / kPageBytes;
   static constexpr size_t kRunsPerStep = 128;
+  struct PageRange {
+    uint32_t first = 0;
+    uint32_t end = 0;
+  };
   using Bins = std::array<uint32_t, kBins>;
   static uint32_t binOf(uint32_t pages) noexcept;
 
@@ -242,6 +249,8 @@ class PageArena {
   bool fillRun(uint32_t first, uint32_t pages) noexcept;
   uint32_t countAbsent(uint32_t first, uint32_t end) const noexcept ISOPOOL_REQUIRES(mutex_);
   void setAbsent(uint32_t first, uint32_t end, bool absent) noexcept ISOPOOL_REQUIRES(mutex_);
+  PageRange presentPart(uint32_t first, uint32_t end, uint32_t most) const noexcept
+      ISOPOOL_REQUIRES(mutex_);
   size_t takeForTrim(TrimRule rule, uint32_t from, std::array<TrimmedRun, kRunsPerStep>& runs,
                      TrimStep& step) noexcept ISOPOOL_REQUIRES(mutex_);
   void removeSegment(uint32_t firstPage) noexcept ISOPOOL_REQUIRES(mutex_);

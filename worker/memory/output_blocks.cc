@@ -57,27 +57,38 @@ bool OutputBlocks::addSegment(base::SegmentId segment, base::Fd object, size_t b
 void OutputBlocks::segmentRefused(Refusal refusal) {
   requestedBytes_ = 0;
   refusal_ = std::move(refusal);
-  const bool removed = !refusal_.ofSystem && trim(ipc::TrimRule::kSegments) > 0;
+  const bool removed = !refusal_.ofSystem && removeFreeSegments();
   askAgainAt_ = removed ? 0 : ipc::monotonicNow() + kRefusalLasts;
 }
 
-size_t OutputBlocks::trim(ipc::TrimRule rule) noexcept {
+bool OutputBlocks::removeFreeSegments() noexcept {
   size_t bytes = 0;
-  uint32_t from = 0;
-  do {
-    const ipc::PageArena::TrimStep step = arena_.trim(rule, from);
+  for (uint32_t from = 0;;) {
+    const ipc::PageArena::TrimStep step = arena_.trim(ipc::TrimRule::kSegments, from);
     bytes += step.bytes;
     from = step.next;
-    for (const base::SegmentId id : std::span(step.removed).first(step.removedCount)) {
-      std::erase_if(objects_, [&](const auto& entry) { return entry.first == id; });
-      retired_.push_back(id);
-      addressSpaceIsFull_ = false;
-    }
-  } while (from != 0);
+    retire(step);
+    if (from == 0) break;
+  }
+  return bytes > 0;
+}
+
+bool OutputBlocks::trimStep(ipc::TrimRule rule) noexcept {
+  const ipc::PageArena::TrimStep step = arena_.trim(rule, trimFrom_);
+  trimFrom_ = step.next;
+  retire(step);
+  return trimFrom_ != 0;
+}
+
+void OutputBlocks::retire(const ipc::PageArena::TrimStep& step) noexcept {
+  for (const base::SegmentId id : std::span(step.removed).first(step.removedCount)) {
+    std::erase_if(objects_, [&](const auto& entry) { return entry.first == id; });
+    retired_.push_back(id);
+    addressSpaceIsFull_ = false;
+  }
   while (!retired_.empty() && requester_.retireOutputSegment(client_, retired_.back())) {
     retired_.pop_back();
   }
-  return bytes;
 }
 
 // At the limit a block may lie anywhere, so that a larger free segment need not be replaced.

@@ -68,9 +68,9 @@ class OutputBlocks final : public ipc::BlockSource {
   bool lacksAddressSpace() const { return lacksAddressSpace_; }
   size_t addressSpaceBytes() const { return arena_.addressSpace().size(); }
 
-  /// Returns free memory to the system, and removes free segments but the first one. Returns the
-  /// number of bytes.
-  size_t trim(ipc::TrimRule rule) noexcept;
+  /// One step of a trim, see PageArena::trim(): returns free memory to the system, and removes free
+  /// segments but the first one. True if a further step is to follow.
+  bool trimStep(ipc::TrimRule rule) noexcept;
   /// True if a trim by TrimRule::kIdle may return something, now or when the client has returned
   /// what it borrowed.
   bool mayBeTrimmed() const noexcept { return arena_.holdsMoreThanReserve() || !retired_.empty(); }
@@ -148,6 +148,9 @@ class OutputBlocks final : public ipc::BlockSource {
 
  private:
   ipc::Fit fit() const noexcept;
+  /// Returns true if there was one.
+  bool removeFreeSegments() noexcept;
+  void retire(const ipc::PageArena::TrimStep& step) noexcept;
   uint32_t leasesOf(const void* block) const noexcept;
   uint32_t leasesOfThisCall(const void* block) const noexcept;
   bool privatiseLocked(void* block, size_t bytes) noexcept ISOPOOL_REQUIRES(mutex_);
@@ -159,6 +162,7 @@ class OutputBlocks final : public ipc::BlockSource {
   ipc::LeaseTable leases_;
   std::vector<std::pair<base::SegmentId, base::Fd>> objects_;
   std::vector<base::SegmentId> retired_;  // not reported yet
+  uint32_t trimFrom_ = 0;                 // where trimStep() goes on
 
   struct Lent {
     void* block;

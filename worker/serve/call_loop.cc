@@ -18,23 +18,12 @@
 #include "worker/process/crash_log.h"
 #include "worker/process/process_title.h"
 #include "worker/python/interpreter.h"
+#include "worker/python/released_gil.h"
 #include "worker/serve/isopool_module.h"
 
 namespace isopool::worker {
 
 namespace {
-
-/// Releases the GIL while it lives, so that other Python threads run.
-class ReleasedGil {
- public:
-  ReleasedGil() : state_(PyEval_SaveThread()) {}
-  ~ReleasedGil() { PyEval_RestoreThread(state_); }
-  ReleasedGil(const ReleasedGil&) = delete;
-  ReleasedGil& operator=(const ReleasedGil&) = delete;
-
- private:
-  PyThreadState* state_;
-};
 
 // Exits because the supervisor is gone and no other process manages this worker. Runs no
 // destructors and no atexit handlers: no shared memory has a name that must be removed, and a
@@ -84,11 +73,6 @@ constexpr uint32_t kCallsPerUpdate = 1024;
 // together take 0.2 % of the time.
 constexpr int64_t kBetweenMoves = 10'000'000;
 
-// In ns. Memory for results that has been free for this time to twice the time goes back to the
-// system. Clients return blocks without a notification, so the worker looks while it has more
-// memory than it had from the start.
-constexpr int64_t kIdleTime = 2'000'000'000;
-
 // In ns. The step of the coarse clock, at most.
 constexpr int64_t kCoarse = 10'000'000;
 
@@ -128,7 +112,9 @@ void CallLoop::run() {
     if (inputsRemoved_) leaveRemovedInputs();
     if (!served) waitForWork();
     if (collection_.overdue()) collect();
-    if (trimAt_ != 0 && coarseNow() >= trimAt_ - kCoarse) trimOutputs();
+    if (const auto due = outputTrim_.due(); due && coarseNow() >= *due - kCoarse) {
+      outputTrim_.run(channels_, [this] { return anythingToDo(); });
+    }
     if (threads_.nextLook() && coarseNow() >= *threads_.nextLook()) lookForCodeLeft();
   }
 }
@@ -262,8 +248,10 @@ void CallLoop::waitForWork() {
             watches_.add(word, expected);
           }
           std::optional<std::chrono::nanoseconds> time = collection_.idleTime(begin);
-          const auto toTrim = timeToTrim(begin);
-          if (toTrim && (!time || *toTrim < *time)) time = toTrim;
+          if (const auto due = outputTrim_.due()) {
+            const std::chrono::nanoseconds toTrim(std::max<int64_t>(0, *due - begin));
+            if (!time || toTrim < *time) time = toTrim;
+          }
           if (anyDetached() && (!time || collection_.untilRested() < *time)) {
             time = collection_.untilRested();
           }
@@ -350,23 +338,6 @@ void CallLoop::leaveRemovedInputs() {
     }
     channel->removedInputs.clear();
   }
-}
-
-std::optional<std::chrono::nanoseconds> CallLoop::timeToTrim(int64_t now) const noexcept {
-  if (trimAt_ == 0) return std::nullopt;
-  return std::chrono::nanoseconds(std::max(trimAt_ - now, int64_t{0}));
-}
-
-void CallLoop::trimOutputs() {
-  bool again = false;
-  for (const auto& channel : channels_) {
-    OutputBlocks& output = channel->memory->output;
-    output.collectReturned();
-    const bool all = std::exchange(channel->wantsTrim, false);
-    output.trim(all ? ipc::TrimRule::kAll : ipc::TrimRule::kIdle);
-    again = again || output.mayBeTrimmed();
-  }
-  trimAt_ = again ? ipc::monotonicNow() + kIdleTime : 0;
 }
 
 void CallLoop::dropRemains() {
@@ -505,10 +476,9 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
     case ipc::MessageType::kUnmapInputSegment:
       return removeInputSegment(ipc::decodeMessage<ipc::UnmapInputSegment>(frame));
     case ipc::MessageType::kTrimOutput:
-      // Between two calls: one that runs may wait for the room that was just granted.
+      // Not now: a call that runs may wait for the room that was just granted.
       if (ClientLink* channel = find(ipc::decodeMessage<ipc::TrimOutput>(frame).client)) {
-        channel->wantsTrim = true;
-        trimAt_ = ipc::monotonicNow();
+        outputTrim_.request(*channel, ipc::monotonicNow());
       }
       return;
     case ipc::MessageType::kRefuseInputSegment: {
@@ -685,7 +655,7 @@ void CallLoop::addOutputSegment(ipc::Frame& frame) {
       channel->detached = true;
       return;
   }
-  if (trimAt_ == 0) trimAt_ = ipc::monotonicNow() + kIdleTime;
+  outputTrim_.grown(ipc::monotonicNow());
 }
 
 }  // namespace isopool::worker

@@ -20,6 +20,7 @@
 #include "worker/serve/client_link.h"
 #include "worker/serve/fitness_check.h"
 #include "worker/serve/idle_collection.h"
+#include "worker/serve/output_trim.h"
 #include "worker/serve/sleep_watches.h"
 #include "worker/serve/turn_order.h"
 #include "worker/serve/user_hooks.h"
@@ -105,10 +106,6 @@ class CallLoop final : public ControlPlane {
   void detach(ClientLink& channel);
   /// Unmaps the segments that clients have removed.
   void leaveRemovedInputs();
-  /// Returns memory for results that has been free for a while to the system.
-  void trimOutputs();
-  /// How long the worker may sleep until then; nullopt: there is none.
-  std::optional<std::chrono::nanoseconds> timeToTrim(int64_t now) const noexcept;
   /// Frees the output arenas of former clients that are no longer in use.
   void dropRemains();
   void collect();
@@ -136,7 +133,7 @@ class CallLoop final : public ControlPlane {
   std::vector<std::shared_ptr<ChannelMemory>> remains_;
 
   bool inputsRemoved_ = false;  // some channel has ClientLink::removedInputs
-  int64_t trimAt_ = 0;          // by ipc::monotonicNow(); 0: no output arena exceeds its reserve
+  OutputTrim outputTrim_;
   int64_t movedAt_ = 0;  // when leaveClientsProcessor() moved it last, by ipc::monotonicNow()
   SleepWatches watches_;
   IdleCollection collection_;

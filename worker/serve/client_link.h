@@ -41,8 +41,8 @@ struct ClientLink {
   };
   std::deque<Blob> blobs;  ///< in the order of their completions
 
-  /// The client wants its free memory to go back: between two calls.
-  bool wantsTrim = false;
+  /// The trim of its output arena that has begun or is to begin, see OutputTrim.
+  std::optional<ipc::TrimRule> trim;
   /// Segments that the client has removed, to be unmapped between two calls.
   std::vector<base::SegmentId> removedInputs;
 

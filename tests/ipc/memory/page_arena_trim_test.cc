@@ -105,6 +105,42 @@ TEST(PageArenaTrim, AnIdleTrimTakesWhatHasBeenFreeSinceTheLastOneAndNotTheReserv
   EXPECT_EQ(trimmed.kernelBytes(), 4 * kMegabyte) << "the reserve";
 }
 
+// The thread that trims has other work, which waits for one step at most.
+TEST(PageArenaTrim, AStepReturnsALimitedNumberOfBytesAndTheStepsTogetherAll) {
+  constexpr size_t kStep = PageArena::kBytesPerStep;
+  Trimmed trimmed;
+  trimmed.add(1, kMegabyte);
+  trimmed.add(2, 4 * kStep + kPageBytes, SegmentUse::kLarge);
+  std::vector<size_t> steps;
+  uint32_t from = 0;
+  do {
+    const size_t before = trimmed.kernelBytes();
+    const PageArena::TrimStep step = trimmed.arena.trim(TrimRule::kAll, from);
+    EXPECT_EQ(before - trimmed.kernelBytes(), step.bytes);
+    steps.push_back(step.bytes);
+    from = step.next;
+  } while (from != 0 && steps.size() < 100);
+  EXPECT_LE(*std::max_element(steps.begin(), steps.end()), kStep);
+  EXPECT_EQ(trimmed.kernelBytes(), 0u);
+  EXPECT_EQ(trimmed.arena.segmentCount(), 1u) << "the free segment was not removed";
+}
+
+TEST(PageArenaTrim, AnIdleTrimOfManyStepsLeavesWhatWasInUseLately) {
+  constexpr size_t kStep = PageArena::kBytesPerStep;
+  Trimmed trimmed;
+  trimmed.add(1, kMegabyte);
+  trimmed.add(2, 8 * kStep);
+  void* reserve = trimmed.arena.allocate(kMegabyte);
+  trimmed.trim(TrimRule::kIdle);
+  trimmed.arena.dropReference(trimmed.arena.allocate(3 * kStep));
+  trimmed.trim(TrimRule::kIdle);
+  EXPECT_EQ(trimmed.trimmedBytes, 5 * kStep);
+  trimmed.trim(TrimRule::kIdle);
+  EXPECT_EQ(trimmed.trimmedBytes, 8 * kStep);
+  EXPECT_EQ(trimmed.kernelBytes(), kMegabyte);
+  trimmed.arena.dropReference(reserve);
+}
+
 TEST(PageArenaTrim, BlocksThatComeAndGoDoNotKeepTheRestOfTheirSegment) {
   Trimmed trimmed;
   trimmed.add(1, kMegabyte);
