@@ -205,7 +205,7 @@ void ConnectedWorkers::retire(uint64_t epoch) {
     retired_.insert(epoch);
     // Two references are channels_' and this function's; a call, session or Obj has any other one.
     // The slots have another worker already. The supervisor asks again.
-    if (channel.use_count() > 2) return;
+    if (channel.use_count() > 2) return channel->retire();
   }
   writer_->send(ipc::WorkerReleased{epoch});
   ipc::reachCrashPoint(ipc::CrashPoint::kWorkerReleaseSent);

@@ -207,6 +207,14 @@ void WorkerLink::pauseRequests(bool paused) {
   slotFreed_.notify_all();
 }
 
+void WorkerLink::retire() {
+  {
+    base::MutexLock lock(publishMutex_);
+    retired_ = true;
+  }
+  slotFreed_.notify_all();
+}
+
 void WorkerLink::detached() {
   memory_->expectNoMoreSegments();
   markDead();
@@ -333,7 +341,7 @@ Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const
   Published published{};
   try {
     exportStorages(draft, deadline);
-    published = publish(operation, draft, deadline, spinner->granted(), cancellation);
+    published = publish(operation, draft, deadline, spinner->granted(), cancellation, migration);
     draft.writer.releaseStorages();
   } catch (...) {
     cancelExports(draft.exports);
@@ -344,7 +352,7 @@ Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const
     cancelExports(draft.exports);
     // No thread may be waiting here that would find the death. Until the channel is dead, the pool
     // would choose this worker again.
-    if (published.outcome == RequestOutcome::kNeverStarted) markDead();
+    if (published.outcome == RequestOutcome::kNeverStarted && workerDied()) markDead();
     return {shared_from_this(), nullptr, 0, published.outcome};
   }
   const uint64_t sequence = published.request->sequence;
@@ -368,7 +376,8 @@ Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const
 
 WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft& draft,
                                           const Deadline& deadline, bool workerMaySpin,
-                                          CancellationToken* cancellation) {
+                                          CancellationToken* cancellation,
+                                          const Migration* migration) {
   ipc::OutgoingCall call;
   call.operation = operation;
   call.flags = draft.modes | draft.flags;
@@ -390,6 +399,11 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
       throw SupervisorLost(refusal_);
     }
     if (paused_) [[unlikely]] {
+      // The pool has another worker in its place.
+      if (retired_ && migration != nullptr) {
+        dropBlob();
+        return {nullptr, RequestOutcome::kNeverStarted};
+      }
       if (waitsInPause(deadline, cancellation, lock)) continue;
       dropBlob();
       return {nullptr, RequestOutcome::kWithdrawn};

@@ -176,6 +176,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   /// While `paused`, exchange() waits before it sends a request, as it waits for room. Requests
   /// that were sent go on, and so does notify().
   void pauseRequests(bool paused);
+  /// The supervisor replaces the worker: requests that wait in a pause and may run elsewhere do not
+  /// keep it any longer.
+  void retire();
   /// Call when the worker, which lives on, has unmapped all memory of this process: ends the
   /// channel and frees what was lent to the worker.
   void detached();
@@ -262,7 +265,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
     RequestOutcome outcome;
   };
   Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
-                    bool workerMaySpin, CancellationToken* cancellation);
+                    bool workerMaySpin, CancellationToken* cancellation,
+                    const Migration* migration);
   bool waitsInPause(const Deadline& deadline, CancellationToken* cancellation,
                     base::MutexLock& lock) ISOPOOL_REQUIRES(publishMutex_);
   void placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
@@ -335,6 +339,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   ipc::SpinBudget workerSpin_ ISOPOOL_GUARDED_BY(publishMutex_);  // of the worker, between calls
   std::string refusal_ ISOPOOL_GUARDED_BY(publishMutex_);
   bool paused_ ISOPOOL_GUARDED_BY(publishMutex_) = false;
+  bool retired_ ISOPOOL_GUARDED_BY(publishMutex_) = false;
   UnheardCalls unheard_ ISOPOOL_GUARDED_BY(publishMutex_);
   base::RunningTime time_ ISOPOOL_GUARDED_BY(publishMutex_);  // looked at while threads wait
   struct PostponedKill {

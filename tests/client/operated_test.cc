@@ -141,6 +141,20 @@ TEST_F(Operated, APauseWithATimeEndsByItself) {
   EXPECT_GE(Clock::now() - began, milliseconds(300));
 }
 
+TEST_F(Operated, ACallThatWaitsInAPauseDoesNotKeepAWorkerThatIsReplaced) {
+  serve({"--workers", "1"}, "[recycle]\npatience = \"60s\"\n");
+  const auto manager = attachNoting();
+  const Subject subject(*manager);
+  const auto before = static_cast<pid_t>(subject.number("pid"));
+  act(Action::kPauseClient);
+  auto call = std::async(std::launch::async, [&] { return subject.number("pid"); });
+  EXPECT_EQ(call.wait_for(kShort), std::future_status::timeout);
+  ASSERT_TRUE(supervisor().act(Action::kRecycleAll).done);
+  EXPECT_TRUE(waitUntil([&] { return ::kill(before, 0) != 0; }, milliseconds(20'000)));
+  act(Action::kResumeClient);
+  EXPECT_NE(call.get(), before);
+}
+
 TEST_F(Operated, APausedProgramThatIsLostOrDrainedGoesOnAtTheNextSupervisor) {
   serve({});
   const auto manager = attachNoting();
