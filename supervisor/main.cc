@@ -162,12 +162,11 @@ std::vector<ipc::ReportedSetting> reported(const Settings& settings) {
   return all;
 }
 
-// A supervisor ends drain_timeout after its successor serves, and a zygote that is not ready within
-// zygote_timeout ends the successor: what is later than that hangs.
+// A supervisor ends drain_timeout after its successor serves: what is later than that hangs.
 ipc::StartSuccessor successorTimes(const Options& options, const ServiceManager& manager) {
   constexpr base::Milliseconds kLonger(10'000);
   ipc::StartSuccessor times;
-  times.startMilliseconds = static_cast<uint64_t>((options.zygoteTimeout + kLonger).count());
+  times.startMilliseconds = static_cast<uint64_t>(successorTimeout(options).count());
   times.drainMilliseconds = static_cast<uint64_t>((options.drainTimeout + kLonger).count());
   if (const auto period = manager.signOfLifePeriod()) {
     times.watchdogMicroseconds = 2 * static_cast<uint64_t>(period->count());

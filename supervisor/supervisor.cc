@@ -489,10 +489,10 @@ void Supervisor::shutDown(const std::string& why) {
 }
 
 void Supervisor::replaced() {
-  if (draining_) return;
-  base::log(base::LogLevel::kInfo, "another supervisor has taken over the address");
   replaced_ = true;
   successor_.clear();
+  if (draining_) return;
+  base::log(base::LogLevel::kInfo, "another supervisor has taken over the address");
   listener_->leaveToSuccessor();
   drain("another supervisor has taken over");
 }
@@ -519,7 +519,9 @@ void Supervisor::awaitDrained() {
   if (replaced_ || (listener_ && isTakenOver(listener_->socket()))) releaseDrained();
   const bool drained = std::all_of(clients_.begin(), clients_.end(),
                                    [](const auto& entry) { return entry.second->drained(); });
-  if (!drained && drainTime_.look(loop_.now()) < options_.drainTimeout) {
+  // If the successor ends, too, the socket's file is to be removed here.
+  const bool settled = successor_ != kStarting;
+  if (!(drained && settled) && drainTime_.look(loop_.now()) < options_.drainTimeout) {
     return drained_.setAfter(kDrainLook, [this] { awaitDrained(); });
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kDrained);

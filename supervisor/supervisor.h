@@ -107,6 +107,8 @@ class Supervisor {
   ipc::ActionDone act(const SharedClient& operating, const ipc::RequestAction& request);
   ipc::ActionDone carryOut(const ipc::RequestAction& request, const std::string& by);
   ipc::ActionDone evict(const ipc::RequestAction& request, const std::string& by);
+  /// Why an action is refused while a successor starts.
+  std::string successorStarts() const;
   ipc::ActionDone recycleWorker(uint64_t processId, const std::string& by);
   ipc::ActionDone recycleSlot(const std::string& group, uint64_t slot, const std::string& by);
   ipc::ActionDone recycleAll(const std::string& by);

@@ -133,10 +133,17 @@ ipc::ActionDone Supervisor::resume(uint64_t number) {
   return done(client->describe() + " goes on");
 }
 
+std::string Supervisor::successorStarts() const {
+  return "another supervisor is being started already; if it does not serve within " +
+         seconds(successorTimeout(options_)) +
+         " of its start, it is killed and this one goes on. Try again when isopool status shows "
+         "which one serves; SIGTERM to the isopoold that was started first ends both now";
+}
+
 ipc::ActionDone Supervisor::drainAsAsked() {
   if (draining_) return refused("the supervisor is shutting down already");
   // The successor would go on.
-  if (successor_ == kStarting) return refused("another supervisor is being started");
+  if (successor_ == kStarting) return refused(successorStarts());
   // In a later handler: the answer leaves first.
   loop_.post([this] { shutDown("an operator wanted it"); });
   return done("the supervisor (pid " + std::to_string(::getpid()) +
@@ -149,7 +156,7 @@ ipc::ActionDone Supervisor::restart() {
   if (!events_.startSuccessor) return refused("this supervisor has no guardian to restart it");
   if (draining_) return refused("the supervisor is shutting down");
   if (!served_) return refused("the supervisor does not serve yet");
-  if (successor_ == kStarting) return refused("another supervisor is being started already");
+  if (successor_ == kStarting) return refused(successorStarts());
   successor_ = kStarting;
   events_.startSuccessor(listener_->socket());
   return done("another supervisor is being started; this one (pid " + std::to_string(::getpid()) +

@@ -102,4 +102,11 @@ struct Options {
   base::LogFormat logFormat = base::LogFormat::kAuto;
 };
 
+/// So long may a successor take until it serves. A zygote that is not ready within zygote_timeout
+/// ends its supervisor: one that takes longer hangs, and is killed.
+inline std::chrono::milliseconds successorTimeout(const Options& options) {
+  constexpr std::chrono::milliseconds kLonger(10'000);
+  return options.zygoteTimeout + kLonger;
+}
+
 }  // namespace isopool::supervisor

@@ -237,7 +237,7 @@ TEST(Restart, IsRefusedWhileOneIsUnderWay) {
   supervisor.setMode("zygote-silent");
   ASSERT_TRUE(supervisor.act(Action::kRestart).done);
   EXPECT_TRUE(has(supervisor.act(Action::kRestart).text, "is being started already"));
-  EXPECT_TRUE(has(supervisor.act(Action::kDrain).text, "another supervisor is being started"));
+  EXPECT_TRUE(has(supervisor.act(Action::kDrain).text, "if it does not serve within 130 s"));
   EXPECT_EQ(supervisor.report().successor, "starting");
   // SIGTERM is for both.
   supervisor.signal(SIGTERM);
@@ -258,6 +258,16 @@ TEST(Restart, ThatASignalEndsLeavesNoSocketAndClaimsNoService) {
   EXPECT_EQ(supervisor.waitForEnd(kPatience), 0);
   EXPECT_FALSE(std::filesystem::exists(supervisor.address()));
   EXPECT_FALSE(has(supervisor.log(), "goes on serving")) << supervisor.log();
+}
+
+TEST(Restart, ThatASignalEndsWithoutACallInFlightLeavesNoSocket) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  expectService(supervisor);
+  supervisor.setMode("zygote-silent");
+  ASSERT_TRUE(supervisor.act(Action::kRestart).done);
+  supervisor.signal(SIGTERM);
+  EXPECT_EQ(supervisor.waitForEnd(kPatience), 0);
+  EXPECT_FALSE(std::filesystem::exists(supervisor.address()));
 }
 
 /// The processes of the service that run isopoold itself and are no guardian.
