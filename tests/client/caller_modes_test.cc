@@ -94,6 +94,14 @@ TEST(CallerModes, ModesThatAModelLeavesOnEndWithItsCall) {
   EXPECT_EQ(shown(session.self({"autocast"}).toIValue()), kOff);
 }
 
+TEST(CallerModes, AnInferenceModeThatAModelLeavesOnIsNotThatOfItsNextCall) {
+  InterpreterSession session = valuesSubject().object().acquireSession();
+  session.self({"leave_inference_on"});
+  EXPECT_EQ(shown(session.self({"inference"}).toIValue()), "False");
+  const c10::InferenceMode inference;
+  EXPECT_EQ(shown(session.self({"inference"}).toIValue()), "True");
+}
+
 TEST(CallerModes, ModesEndWithAFailedCall) {
   InterpreterSession session = valuesSubject().object().acquireSession();
   {

@@ -50,6 +50,10 @@ def limit():
     resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
+def time_limit():
+    resource.setrlimit(resource.RLIMIT_CPU, (3600, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
 def memory_limit():
     for line in open("/proc/self/status"):
         if line.startswith("VmData:"):
@@ -305,6 +309,22 @@ TEST_F(SharedFitness, AWorkerWithoutDescriptorsIsReplacedBeforeAnotherProgramsCa
   poisonBy("descriptors");
   expectReplaced("it can open 0 more descriptors (Too many open files)");
 }
+
+class SharedFitnessAtOnce : public SharedFitness,
+                            public ::testing::WithParamInterface<const char*> {};
+
+// What costs a microsecond to look for is looked for at each change of the program.
+TEST_P(SharedFitnessAtOnce, NoCallOfAnotherProgramRunsInTheSpoiledWorker) {
+  const ScopedVariable files("ISOPOOL_WORKER_FILES=256");
+  serve({"--workers", "1"});
+  poisonBy(GetParam());
+  EXPECT_NE(subject_->number("pid"), worker_);
+  session_.reset();
+}
+
+INSTANTIATE_TEST_SUITE_P(By, SharedFitnessAtOnce,
+                         ::testing::Values("descriptors", "limit", "time_limit", "remove_builtin"),
+                         [](const auto& each) { return std::string(each.param); });
 
 TEST_F(SharedFitness, AWorkerWithoutDescriptorsIsReplacedWhenAnotherProgramAttaches) {
   const ScopedVariable files("ISOPOOL_WORKER_FILES=256");

@@ -290,6 +290,13 @@ class Values(torch.nn.Module):
     def leave_denormals_flushed(self):
         torch.set_flush_denormal(True)
 
+    def leave_inference_on(self):
+        self.mode = torch.inference_mode()  # its end ends the mode
+        self.mode.__enter__()
+
+    def inference(self):
+        return torch.is_inference_mode_enabled()
+
     def leave_autocast_on(self):
         torch.set_autocast_enabled("cpu", True)
         torch.set_autocast_dtype("cpu", torch.float16)

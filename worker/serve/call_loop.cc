@@ -157,18 +157,32 @@ void CallLoop::requireFitnessFor(const ClientLink& channel) {
 }
 
 // Before its code runs.
-void CallLoop::switchTo(const ClientLink& channel) noexcept {
+void CallLoop::switchTo(ClientLink& channel) noexcept {
   const uint64_t client = channel.memory->client;
   if (client == lastClient_) return;
   if (ClientLink* former = find(lastClient_)) former->modes = EnteredModes::ofThisThread();
-  EnteredModes().apply();
+  leaveClient();
   forgetRaisedByOtherThread();  // code of the former client
-  channel.modes.apply();
+  if (channel.modes) channel.modes->apply();
+  if (!channel.context) channel.context = PyRef::steal(::PyContext_New());
+  if (channel.context && ::PyContext_Enter(channel.context.get()) == 0) {
+    context_ = PyRef::share(channel.context.get());
+  }
+  ::PyErr_Clear();
   lastClient_ = client;
   statusPage_.lastClient.store(client, std::memory_order_relaxed);
 }
 
-void CallLoop::startCodeOf(const ClientLink& channel) noexcept {
+void CallLoop::leaveClient() noexcept {
+  noModes_.apply();
+  leaveEventLoop();
+  if (::Py_GetRecursionLimit() != recursionLimit_) ::Py_SetRecursionLimit(recursionLimit_);
+  if (context_) ::PyContext_Exit(context_.get());
+  ::PyErr_Clear();
+  context_.reset();
+}
+
+void CallLoop::startCodeOf(ClientLink& channel) noexcept {
   statusPage_.runningSince.store(coarseNow(), std::memory_order_relaxed);
   models_.runNone();
   switchTo(channel);
@@ -291,7 +305,8 @@ void CallLoop::dropDetachedChannels() {
     threads_.left(channel->memory->client);
     hooks_.left(channel->memory->client);
   }
-  EnteredModes().apply();
+  leaveClient();
+  lastClient_ = 0;
   restoreSignals();
   collection_.run();
   endCode();

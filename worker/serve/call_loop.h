@@ -85,13 +85,15 @@ class CallLoop final : public ControlPlane {
   /// Exits the process if user code left it unfit for this client.
   void requireFitnessFor(const ClientLink& channel);
   /// Publishes that the client's code runs, and since when; after endCode(), that none runs.
-  void startCodeOf(const ClientLink& channel) noexcept;
+  void startCodeOf(ClientLink& channel) noexcept;
   void endCode() noexcept;
   /// To be called when code of the client has run: notes what it leaves in the interpreter.
   void noteCodeOf(const ClientLink& channel);
   void updateStatusPage() noexcept;
   /// Publishes the client whose code may run from now on, if it is another one than before.
-  void switchTo(const ClientLink& channel) noexcept;
+  void switchTo(ClientLink& channel) noexcept;
+  /// No client's code runs: takes back what the last one has left on in this thread.
+  void leaveClient() noexcept;
   /// The longest time that a client allows this worker to spin, in ns.
   int64_t spinAllowance() const noexcept;
   /// Moves this thread if a client would let it spin on another processor.
@@ -127,7 +129,10 @@ class CallLoop final : public ControlPlane {
   FitnessCheck fitness_;
   std::vector<std::unique_ptr<ClientLink>> channels_;
   TurnOrder turns_;
-  uint64_t lastClient_ = 0;         // what the status page has
+  uint64_t lastClient_ = 0;                                    // what the status page has
+  const EnteredModes noModes_ = EnteredModes::ofThisThread();  // before any user code has run
+  const int recursionLimit_ = ::Py_GetRecursionLimit();
+  PyRef context_;                   // of contextvars, that this thread has entered
   uint32_t servedSinceUpdate_ = 0;  // requests since updateStatusPage()
   /// Memory of clients that are gone, while tensors of the worker still lie in it.
   std::vector<std::shared_ptr<ChannelMemory>> remains_;

@@ -29,7 +29,8 @@ struct ClientLink {
   ObjectTable<base::ObjectId> objects;  ///< replicated objects
   HandleTable handles;
   InputVersions versions;
-  EnteredModes modes;  ///< while code of another client runs
+  std::optional<EnteredModes> modes;  ///< while code of another client runs; nullopt: none
+  PyRef context;                      ///< contextvars.Context of its code; null: not yet made
   /// The newest handle at the time when a package was last dropped: this and older handles may keep
   /// objects of the package alive.
   base::HandleId newestOfDropped{0};

@@ -7,8 +7,6 @@ namespace isopool::worker {
 
 EnteredModes EnteredModes::ofThisThread() {
   EnteredModes modes;
-  modes.function_ = at::impl::PythonTorchFunctionTLS::get_state();
-  modes.dispatch_ = c10::impl::TorchDispatchModeTLS::get_state();
   const PyThreadState* thread = ::PyThreadState_Get();
   modes.trace_ = thread->c_tracefunc;
   modes.traceObject_ = PyRef::share(thread->c_traceobj);
@@ -18,8 +16,8 @@ EnteredModes EnteredModes::ofThisThread() {
 }
 
 void EnteredModes::apply() const {
-  at::impl::PythonTorchFunctionTLS::set_state(function_);
-  c10::impl::TorchDispatchModeTLS::set_state(dispatch_);
+  at::ThreadLocalState::setThreadLocalState(torch_);
+  floatingPoint_.apply();
   const PyThreadState* thread = ::PyThreadState_Get();
   if (thread->c_tracefunc != trace_ || thread->c_traceobj != traceObject_.get()) {
     ::PyEval_SetTrace(trace_, traceObject_.get());
@@ -35,6 +33,19 @@ void forgetRaisedByOtherThread() noexcept {
   if (::PyThreadState_Get()->async_exc == nullptr) return;
   const PyRef nothing = workerFunction("startup", "do_nothing");
   if (nothing) PyRef::steal(::PyObject_CallNoArgs(nothing.get()));
+  ::PyErr_Clear();
+}
+
+void leaveEventLoop() noexcept {
+  static PyObject* const name = ::PyUnicode_InternFromString("asyncio.events");
+  if (name == nullptr) return ::PyErr_Clear();
+  PyObject* const events = ::PyDict_GetItemWithError(::PyImport_GetModuleDict(), name);
+  if (events != nullptr) {
+    const PyRef loop = PyRef::steal(::PyObject_CallMethod(events, "_get_running_loop", nullptr));
+    if (loop && loop.get() != Py_None) {
+      PyRef::steal(::PyObject_CallMethod(events, "_set_running_loop", "O", Py_None));
+    }
+  }
   ::PyErr_Clear();
 }
 

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/ThreadLocalState.h>
 #include <Python.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include "worker/process/floating_point.h"
 #include "worker/python/py_ref.h"
 
 namespace isopool::worker {
 
-/// What Python code has entered in this thread and not left: TorchFunctionMode (also by
-/// torch.set_default_device), TorchDispatchMode, sys.settrace() and sys.setprofile() (also by
-/// cProfile). As in the program itself they stay for its later calls; in a worker of several
-/// programs each has its own. With the GIL.
+/// What code has turned on in this thread and left on: torch's state of the thread (grad and
+/// inference mode, TorchFunctionMode, also by torch.set_default_device, TorchDispatchMode, functorch
+/// transforms, excluded dispatch keys, hooks of saved tensors), FloatingPointControl,
+/// sys.settrace() and sys.setprofile() (also by cProfile). As in the program itself it stays for its
+/// later calls; in a worker of several programs each has its own. With the GIL.
 class EnteredModes {
  public:
-  /// None.
-  EnteredModes() = default;
-
   static EnteredModes ofThisThread();
   void apply() const;
 
  private:
-  at::impl::PythonTorchFunctionTLS function_;
-  c10::impl::TorchDispatchModeTLS dispatch_;
+  EnteredModes() = default;
+
+  at::ThreadLocalState torch_;
+  FloatingPointControl floatingPoint_ = FloatingPointControl::ofThisThread();
   Py_tracefunc trace_ = nullptr;
   PyRef traceObject_;
   Py_tracefunc profile_ = nullptr;
@@ -33,5 +33,8 @@ class EnteredModes {
 /// Takes an exception that another thread has raised in this one and that no code has seen yet
 /// (PyThreadState_SetAsyncExc), and forgets it. With the GIL, and without entered modes.
 void forgetRaisedByOtherThread() noexcept;
+
+/// If code has left an event loop of asyncio as the running one, none runs any more. With the GIL.
+void leaveEventLoop() noexcept;
 
 }  // namespace isopool::worker

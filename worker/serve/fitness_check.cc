@@ -39,15 +39,27 @@ constexpr size_t kMemoryBytes = size_t{1} << 20;
 // user take them all: the worker is not to blame.
 constexpr size_t kOwnTasks = 16;
 
-struct NamedLimit {
-  __rlimit_resource resource;
-  const char* name;
-};
-constexpr std::array<NamedLimit, 5> kLimits{{{RLIMIT_NOFILE, "RLIMIT_NOFILE"},
-                                             {RLIMIT_NPROC, "RLIMIT_NPROC"},
-                                             {RLIMIT_FSIZE, "RLIMIT_FSIZE"},
-                                             {RLIMIT_AS, "RLIMIT_AS"},
-                                             {RLIMIT_DATA, "RLIMIT_DATA"}}};
+// By their numbers.
+constexpr std::array<const char*, RLIM_NLIMITS> kLimits = [] {
+  std::array<const char*, RLIM_NLIMITS> names{};
+  names[RLIMIT_CPU] = "RLIMIT_CPU";
+  names[RLIMIT_FSIZE] = "RLIMIT_FSIZE";
+  names[RLIMIT_DATA] = "RLIMIT_DATA";
+  names[RLIMIT_STACK] = "RLIMIT_STACK";
+  names[RLIMIT_CORE] = "RLIMIT_CORE";
+  names[RLIMIT_RSS] = "RLIMIT_RSS";
+  names[RLIMIT_NPROC] = "RLIMIT_NPROC";
+  names[RLIMIT_NOFILE] = "RLIMIT_NOFILE";
+  names[RLIMIT_MEMLOCK] = "RLIMIT_MEMLOCK";
+  names[RLIMIT_AS] = "RLIMIT_AS";
+  names[RLIMIT_LOCKS] = "RLIMIT_LOCKS";
+  names[RLIMIT_SIGPENDING] = "RLIMIT_SIGPENDING";
+  names[RLIMIT_MSGQUEUE] = "RLIMIT_MSGQUEUE";
+  names[RLIMIT_NICE] = "RLIMIT_NICE";
+  names[RLIMIT_RTPRIO] = "RLIMIT_RTPRIO";
+  names[RLIMIT_RTTIME] = "RLIMIT_RTTIME";
+  return names;
+}();
 
 std::string contentsOf(const std::string& path) {
   std::string text;
@@ -76,19 +88,18 @@ std::string failureOfMemory() {
     ::munmap(memory, kMemoryBytes);
     return {};
   }
-  for (const auto& [resource, name] : kLimits) {
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
     rlimit now{};
-    if (resource != RLIMIT_AS && resource != RLIMIT_DATA) continue;
     if (::getrlimit(resource, &now) != 0 || now.rlim_cur == RLIM_INFINITY) continue;
-    return "it has no memory left (" + std::string(name) + " is " + std::to_string(now.rlim_cur) +
-           ")";
+    return "it has no memory left (" + std::string(kLimits[resource]) + " is " +
+           std::to_string(now.rlim_cur) + ")";
   }
   return {};  // the system has none for any process
 }
 
-std::string failureOfDescriptors() {
+std::string failureOfDescriptors(size_t wanted = kDescriptors) {
   std::vector<base::Fd> opened;
-  while (opened.size() < kDescriptors) {
+  while (opened.size() < wanted) {
     opened.emplace_back(::fcntl(crashLogFd(), F_DUPFD_CLOEXEC, 0));
     if (opened.back().valid()) continue;
     return "it can open " + std::to_string(opened.size() - 1) + " more descriptors (" +
@@ -194,28 +205,38 @@ std::string failureOfThreads() {
 
 FitnessCheck::FitnessCheck(const Sandbox& sandbox)
     : sandbox_(sandbox), filters_(filtersIn(contentsOf("/proc/self/status"))) {
-  for (size_t i = 0; i < kLimits.size(); ++i) ::getrlimit(kLimits[i].resource, &limits_[i]);
+  for (size_t i = 0; i < limits_.size(); ++i) {
+    ::getrlimit(static_cast<__rlimit_resource>(i), &limits_[i]);
+  }
 }
 
 std::string FitnessCheck::failureBefore(uint64_t client) {
   const uint64_t served = std::exchange(lastServed_, client);
   if (served != 0 && served != client) {
-    if (std::string found = failureOfProcesses(); !found.empty()) return found;
-    if (!streams_.restore()) return "user code closed its standard streams";
+    if (std::string found = failureOfEachChange(); !found.empty()) return found;
   }
-  const uint64_t before = std::exchange(lastClient_, client);
-  if (before == 0 || before == client) return {};
+  const bool ranOther = servedOthers_ || (servedSinceCheck_ != 0 && servedSinceCheck_ != client);
+  servedSinceCheck_ = client;
+  if (!ranOther) return {};
+  servedOthers_ = true;
   const int64_t now = ipc::monotonicNow();
   // Until the sandbox is closed, checks at each change of the client: closing it may fail, and then
   // the call fails without a retry. This phase is short.
-  if (now - checkedAt_ < kPeriod && !sandbox_.filtersLater()) {
-    // Keeps the former client: the check is made at a later call of this client, when the
-    // period is over.
-    lastClient_ = before;
-    return {};
-  }
+  if (now - checkedAt_ < kPeriod && !sandbox_.filtersLater()) return {};
   checkedAt_ = now;
+  servedOthers_ = false;
   return failure();
+}
+
+std::string FitnessCheck::failureOfEachChange() {
+  if (std::string found = failureOfProcesses(); !found.empty()) return found;
+  if (!streams_.restore()) return "user code closed its standard streams";
+  if (const std::string what = attributes_.restore(); !what.empty()) {
+    return "user code changed " + what + ", and the kernel does not set it back";
+  }
+  if (std::string found = failureOfLimits(); !found.empty()) return found;
+  if (std::string found = failureOfDescriptors(1); !found.empty()) return found;
+  return interpreter_.lacksNames() ? interpreter_.failure() : std::string();
 }
 
 // Processes that still run are of the client that was served last: before a call of another client
@@ -236,19 +257,24 @@ std::string FitnessCheck::failureOfProcesses() {
              : std::to_string(children.living) + " processes that its code has started still run";
 }
 
-std::string FitnessCheck::failure() const {
-  for (size_t i = 0; i < kLimits.size(); ++i) {
-    rlimit now{};
-    ::getrlimit(kLimits[i].resource, &now);
+std::string FitnessCheck::failureOfLimits() const {
+  for (size_t i = 0; i < limits_.size(); ++i) {
     // If there is a cap on memory, the runtime itself changes RLIMIT_DATA (MemoryRoom).
-    if (kLimits[i].resource == RLIMIT_DATA && !memoryLimitInWords().empty()) continue;
-    if (now.rlim_cur < limits_[i].rlim_cur) {
-      return std::string("user code lowered ") + kLimits[i].name + " to " +
-             std::to_string(now.rlim_cur);
-    }
+    if (i == RLIMIT_DATA && !memoryLimitInWords().empty()) continue;
+    rlimit now{};
+    ::getrlimit(static_cast<__rlimit_resource>(i), &now);
+    if (now.rlim_cur >= limits_[i].rlim_cur) continue;
+    return std::string("user code lowered ") + (kLimits[i] != nullptr ? kLimits[i] : "a limit") +
+           " to " + std::to_string(now.rlim_cur);
   }
-  for (const auto& check :
-       {&failureOfMemory, &failureOfDescriptors, &failureOfThreads, &failureOfZombies}) {
+  return {};
+}
+
+std::string FitnessCheck::failure() const {
+  if (std::string found = failureOfLimits(); !found.empty()) return found;
+  if (std::string found = failureOfMemory(); !found.empty()) return found;
+  if (std::string found = failureOfDescriptors(); !found.empty()) return found;
+  for (const auto& check : {&failureOfThreads, &failureOfZombies}) {
     if (std::string found = check(); !found.empty()) return found;
   }
   if (std::string found = interpreter_.failure(); !found.empty()) return found;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "worker/process/kept_attributes.h"
 #include "worker/process/kept_streams.h"
 #include "worker/sandbox/sandbox.h"
 #include "worker/serve/interpreter_check.h"
@@ -25,9 +26,10 @@ class FitnessCheck {
   explicit FitnessCheck(const Sandbox& sandbox);
 
   /// To be called before each call of `client`. Returns why the worker is not fit for it, or an
-  /// empty text. Checks only if another client was served before: each time whether processes still
-  /// run and the standard streams, which it restores; all else at most every 100 ms unless the
-  /// sandbox is still to be closed.
+  /// empty text. If another client was served before, sets back the standard streams and
+  /// KeptAttributes, and checks what takes a microsecond: processes that still run, limits of
+  /// resources, a free descriptor, the number of built-in names. All else is checked at most every
+  /// 100 ms, unless the sandbox is still to be closed.
   std::string failureBefore(uint64_t client);
   /// To be called when a client has left, after its last call. Returns the same.
   std::string failureAfter(uint64_t client);
@@ -35,18 +37,23 @@ class FitnessCheck {
   std::string failure() const;
 
  private:
+  /// After code of another client: what is checked each time.
+  std::string failureOfEachChange();
   std::string failureOfProcesses();
+  std::string failureOfLimits() const;
   std::string failureOfFilters() const;
 
   const Sandbox& sandbox_;
   const InterpreterCheck interpreter_;
   const KeptStreams streams_;
+  const KeptAttributes attributes_;
   std::optional<uint64_t>
       filters_;  ///< number of system call filters on the main thread; nullopt: unknown
-  std::array<rlimit, 5> limits_{};
-  uint64_t lastClient_ = 0;
-  uint64_t lastServed_ = 0;   ///< as lastClient_, also if a check was left out
-  bool noProcesses_ = false;  ///< user code has none and can start none
+  std::array<rlimit, RLIM_NLIMITS> limits_{};
+  uint64_t lastServed_ = 0;
+  uint64_t servedSinceCheck_ = 0;  ///< the client that was served since the last complete check
+  bool servedOthers_ = false;      ///< others were, too
+  bool noProcesses_ = false;       ///< user code has none and can start none
   int64_t checkedAt_ = 0;
 };
 

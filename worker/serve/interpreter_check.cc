@@ -44,6 +44,7 @@ std::string firstMissing(const PyRef& names, IsThere&& isThere) {
 
 InterpreterCheck::InterpreterCheck()
     : builtins_(PyRef::share(::PyEval_GetBuiltins())),
+      builtinNames_(::PyDict_Size(builtins_.get())),
       callables_(newList()),
       names_(newList()),
       modules_(newList()) {

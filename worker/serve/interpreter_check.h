@@ -16,11 +16,14 @@ class InterpreterCheck {
   /// Records what there is. To be made before any user code runs.
   InterpreterCheck();
 
+  /// True if there are fewer built-in names than recorded. Takes a nanosecond.
+  bool lacksNames() const noexcept { return ::PyDict_Size(builtins_.get()) < builtinNames_; }
   /// What is missing, in words; empty: nothing.
   std::string failure() const;
 
  private:
   PyRef builtins_;  ///< the dict itself: user code can remove the module
+  Py_ssize_t builtinNames_;
   PyRef callables_;
   PyRef names_;  ///< of values that can't be called
   PyRef modules_;

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What one program's code turns on in a worker's thread or process and leaves on, and what other
+// programs see of it in their calls.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ipc/control/operator_messages.h"
+#include "tests/client/attached_managers.h"
+
+namespace isopool::tests {
+namespace {
+
+constexpr const char* kLeaver = R"(
+import asyncio
+import contextvars
+import ctypes
+import decimal
+import locale
+import os
+import platform
+import signal
+import sys
+
+import torch
+
+libm = ctypes.CDLL("libm.so.6")
+UPWARD = 0x400000 if platform.machine() == "aarch64" else 0x800
+variable = contextvars.ContextVar("variable", default="default")
+
+
+def rounding():
+    libm.fesetround(UPWARD)
+
+
+def inference():
+    global mode
+    mode = torch.inference_mode()  # its end ends the mode
+    mode.__enter__()
+
+
+def no_grad():
+    torch.set_grad_enabled(False)
+
+
+def keys():
+    torch._C._dispatch_tls_set_dispatch_key_excluded("CPU", True)
+
+
+def transform():
+    torch._C._functorch._grad_increment_nesting()
+
+
+def hooks():
+    torch.autograd.graph.saved_tensors_hooks(lambda each: each, lambda each: each * 0).__enter__()
+
+
+def context():
+    decimal.getcontext().prec = 3
+    variable.set("another")
+
+
+def loop():
+    asyncio._set_running_loop(asyncio.new_event_loop())
+
+
+def recursion():
+    sys.setrecursionlimit(150)
+
+
+def folder():
+    os.chdir("/")
+
+
+def umask():
+    os.umask(0o777)
+
+
+def blocked():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+
+
+def processors():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def formats():
+    locale.setlocale(locale.LC_ALL, "C.UTF-8" if locale.setlocale(locale.LC_ALL) == "C" else "C")
+
+
+def gradient():
+    try:
+        weight = torch.ones(2, requires_grad=True)
+        (weight * weight).sum().backward()
+        return weight.grad.tolist()
+    except Exception as error:
+        return str(error)
+
+
+def loop_runs():
+    try:
+        asyncio.get_running_loop()
+        return True
+    except RuntimeError:
+        return False
+
+
+def state():
+    mask = os.umask(0)
+    os.umask(mask)
+    return str((
+        libm.fegetround(),
+        torch.is_inference_mode_enabled(),
+        torch.is_grad_enabled(),
+        gradient(),
+        decimal.getcontext().prec,
+        variable.get(),
+        loop_runs(),
+        sys.getrecursionlimit(),
+        os.getcwd(),
+        mask,
+        sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+        sorted(os.sched_getaffinity(0)),
+        locale.setlocale(locale.LC_ALL),
+    ))
+)";
+
+class LeftState : public AttachedManagers, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static std::string stateIn(InterpreterSession& session) {
+    return session.global("leaver", "state")(at::ArrayRef<Obj>()).toIValue().toStringRef();
+  }
+};
+
+TEST_P(LeftState, IsNotThatOfAnotherProgramsCalls) {
+  serve({"--workers", "1"});
+  const auto manager = attach(1);
+  manager->registerModuleSource("leaver", kLeaver);
+  InterpreterSession session = manager->acquireOne();
+  const std::string before = stateIn(session);
+  auto leaving = attach(1);
+  leaving->registerModuleSource("leaver", kLeaver);
+  {
+    InterpreterSession left = leaving->acquireOne();
+    left.global("leaver", GetParam())(at::ArrayRef<Obj>());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(stateIn(session), before);
+      EXPECT_NO_THROW(left.global("leaver", "state"));
+    }
+  }
+  // Nor does it outlive the program.
+  leaving.reset();
+  EXPECT_EQ(stateIn(session), before);
+  EXPECT_EQ(supervisor().report().restarts, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, LeftState,
+                         ::testing::Values("rounding", "inference", "no_grad", "keys", "transform",
+                                           "hooks", "context", "loop", "recursion", "folder",
+                                           "umask", "blocked", "processors", "formats"),
+                         [](const auto& each) { return std::string(each.param); });
+
+class OwnLeftState : public LeftState {};
+
+// As in the program itself.
+TEST_P(OwnLeftState, StaysForTheProgramsOwnCalls) {
+  serve({"--workers", "1"});
+  const auto manager = attach(1);
+  const Subject other(*manager);
+  const auto leaving = attach(1);
+  leaving->registerModuleSource("leaver", kLeaver);
+  InterpreterSession left = leaving->acquireOne();
+  const std::string before = stateIn(left);
+  left.global("leaver", GetParam())(at::ArrayRef<Obj>());
+  const std::string after = stateIn(left);
+  EXPECT_NE(after, before);
+  other.number("pid");
+  EXPECT_EQ(stateIn(left), after);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, OwnLeftState, ::testing::Values("rounding", "hooks", "context"),
+                         [](const auto& each) { return std::string(each.param); });
+
+}  // namespace
+}  // namespace isopool::tests
