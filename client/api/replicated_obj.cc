@@ -71,24 +71,15 @@ Obj ownReplicaIn(const SessionImpl& session, const ReplicatedObjImpl& object,
   loading.onlyForThisCaller = true;
   client::step(pool, channel, own.operation, loading, deadline);
   // From here on only the handle keeps the object.
-  const auto forget = [&] {
-    client::RequestDraft draft;
-    client::draftForgetting(draft, own.object);
-    return channel.notify(ipc::Operation::kForgetObject, draft);
-  };
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(2).pack(own.object).pack(handle.value);
   try {
     client::step(pool, channel, ipc::Operation::kObjectHandle, draft, deadline);
   } catch (...) {
-    forget();
+    channel.forgetObject(own.object);
     throw;
   }
-  if (!forget() && !channel.dead()) {
-    client::RequestDraft& waiting = client::requestDraft();
-    client::draftForgetting(waiting, own.object);
-    client::step(pool, channel, ipc::Operation::kForgetObject, waiting, deadline);
-  }
+  channel.forgetObject(own.object);
   return Obj(std::make_shared<InterpreterObj>(session, handle));
 }
 

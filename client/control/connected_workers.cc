@@ -341,12 +341,7 @@ void ConnectedWorkers::removeDefinition(uint64_t object) {
     holders.reserve(channels_.size());
     for (const auto& [epoch, channel] : channels_) holders.push_back(channel);
   }
-  for (const auto& channel : holders) {
-    // Not the thread's own draft: it is destroyed already when a static object's destructor runs.
-    RequestDraft draft;
-    draftForgetting(draft, object);
-    channel->notify(ipc::Operation::kForgetObject, draft);
-  }
+  for (const auto& channel : holders) channel->forgetObject(object);
 }
 
 std::string ConnectedWorkers::lostReason() const {

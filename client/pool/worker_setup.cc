@@ -150,20 +150,13 @@ bool WorkerSetup::define(WorkerLink& channel, const ObjectDefinition& definition
   return true;
 }
 
+// Without the lock of a preparation, which may take long: if another thread defines the object at
+// this moment, its call finds that it is gone, and defines it again.
 void WorkerSetup::unload(WorkerLink& channel, uint64_t object) {
-  std::lock_guard lock(channel.preparation());
   channel.definedObjects.remove(object);
-  // Sent also if the object was never called in this worker: a spare unpickles every object of the
-  // pool before it serves.
-  const auto draftIt = [&]() -> RequestDraft& {
-    RequestDraft& draft = requestDraft();
-    draftForgetting(draft, object);
-    return draft;
-  };
-  if (channel.notify(ipc::Operation::kForgetObject, draftIt()) || channel.dead()) return;
-  // The ring is full: waits in turn, after the calls that fill it.
-  Answer answer = channel.exchange(ipc::Operation::kForgetObject, draftIt(), std::nullopt);
-  if (answer.outcome() == RequestOutcome::kAnswered) answer.take();
+  // Also if the object was never called in this worker: a spare unpickles every object of the pool
+  // before it serves.
+  channel.forgetObject(object);
 }
 
 }  // namespace isopool::client

@@ -66,9 +66,8 @@ class WorkerSetup {
   bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
               ReplicaTracker* replicas, PoolMigration* migration = nullptr,
               Need need = Need::kLater);
-  /// Makes the worker release the object. Objs that refer to the object keep it alive there. Waits
-  /// while another thread prepares the worker, and for an answer if the worker's ring is full; both
-  /// without limit. No effect if the worker is dead.
+  /// Makes the worker release the object. Objs that refer to the object keep it alive there. Does
+  /// not wait. No effect if the worker is dead.
   void unload(WorkerLink& channel, uint64_t object);
 
  private:

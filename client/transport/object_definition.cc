@@ -47,8 +47,4 @@ void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition) {
                                       static_cast<uint32_t>(definition.request.size()));
 }
 
-void draftForgetting(RequestDraft& draft, uint64_t object) {
-  draft.writer.packer().pack_array(1).pack(object);
-}
-
 }  // namespace isopool::client

@@ -36,8 +36,5 @@ ObjectDefinition anotherOf(const ObjectDefinition& definition);
 /// Fills an empty draft with the definition's request. The caller sends it as
 /// `definition.operation`.
 void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition);
-/// Fills an empty draft with the request that ends the object in a worker,
-/// ipc::Operation::kForgetObject.
-void draftForgetting(RequestDraft& draft, uint64_t object);
 
 }  // namespace isopool::client

@@ -409,8 +409,11 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
       return {nullptr, RequestOutcome::kWithdrawn};
     }
     if (releasesWaiting_.load(std::memory_order_relaxed) > 0 && end.canPublish()) flushReleases();
+    // A request may define again what was forgotten.
+    const bool inOrder = forgotten_.empty() || flushForgotten();
     const PendingRequest& next = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
-    if (next.use.load(std::memory_order_acquire) == PendingRequest::Use::kFree && end.canPublish())
+    if (inOrder && next.use.load(std::memory_order_acquire) == PendingRequest::Use::kFree &&
+        end.canPublish())
       break;
     if (isPast(deadline)) {
       dropBlob();
@@ -507,12 +510,40 @@ bool WorkerLink::notify(ipc::Operation operation, RequestDraft& draft) {
   const std::span<const std::byte> payload = draft.writer.finish({});
   if (payload.size() > ipc::kInlineBytes) return false;
   base::MutexLock lock(publishMutex_);
-  if (workerDied() || !refusal_.empty() || !memory_->end().canPublish()) return false;
+  if (workerDied() || !refusal_.empty() || !flushForgotten() || !memory_->end().canPublish()) {
+    return false;
+  }
   ipc::OutgoingCall call;
   call.operation = operation;
   call.payload.inlineBytes = payload;
   publishNotification(call);
   return true;
+}
+
+void WorkerLink::forgetObject(uint64_t object) {
+  if (generation_ != forkGeneration() || dead()) return;
+  base::MutexLock lock(publishMutex_);
+  if (workerDied() || !refusal_.empty()) return;
+  forgotten_.push_back(object);
+  if (!flushForgotten()) unawaited_.watch();
+}
+
+bool WorkerLink::tryFlushForgotten() {
+  base::MutexLock lock(publishMutex_);
+  return workerDied() || !refusal_.empty() || flushForgotten();
+}
+
+bool WorkerLink::flushForgotten() {
+  while (!forgotten_.empty() && memory_->end().canPublish()) {
+    ipc::PayloadWriter writer;
+    writer.packer().pack_array(1).pack(forgotten_.back());
+    ipc::OutgoingCall call;
+    call.operation = ipc::Operation::kForgetObject;
+    call.payload.inlineBytes = writer.finish({});
+    publishNotification(call);
+    forgotten_.pop_back();
+  }
+  return forgotten_.empty();
 }
 
 void WorkerLink::releaseHandle(base::HandleId handle) noexcept {

@@ -94,6 +94,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   /// when many have gathered. If there is no memory to note a handle, the worker keeps the object
   /// as long as it lives.
   void releaseHandle(base::HandleId handle) noexcept;
+  /// Makes the worker forget a replicated object before any request that is sent later. Does not
+  /// wait: if the ring has no room, this happens when it has. Throws std::bad_alloc.
+  void forgetObject(uint64_t object);
   /// Call when an Obj was made; releaseObj() releases its handle. When the last Obj is released,
   /// all noted handles are sent at once, if the ring has room: if the program made no further
   /// request, the worker would keep the objects.
@@ -276,6 +279,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
       ISOPOOL_REQUIRES(publishMutex_);
   void tryFlushReleases() noexcept;
   bool flushReleases() noexcept ISOPOOL_REQUIRES(publishMutex_);
+  /// These return true if nothing that the worker is to forget waits any longer.
+  bool tryFlushForgotten();
+  bool flushForgotten() ISOPOOL_REQUIRES(publishMutex_);
   void publishNotification(ipc::OutgoingCall& call) ISOPOOL_REQUIRES(publishMutex_);
   /// How a wait ended. `abandoned`: the thread must not use the request any more.
   struct Waited {
@@ -340,6 +346,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   std::string refusal_ ISOPOOL_GUARDED_BY(publishMutex_);
   bool paused_ ISOPOOL_GUARDED_BY(publishMutex_) = false;
   bool retired_ ISOPOOL_GUARDED_BY(publishMutex_) = false;
+  /// Objects of which the worker was not told yet.
+  std::vector<uint64_t> forgotten_ ISOPOOL_GUARDED_BY(publishMutex_);
   UnheardCalls unheard_ ISOPOOL_GUARDED_BY(publishMutex_);
   base::RunningTime time_ ISOPOOL_GUARDED_BY(publishMutex_);  // looked at while threads wait
   struct PostponedKill {

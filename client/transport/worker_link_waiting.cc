@@ -534,7 +534,9 @@ bool WorkerLink::isAbandonedAndRuns(const PendingRequest& request) const {
 }
 
 bool WorkerLink::lookAtUnawaitedWork() {
-  if (dead() || !unawaited_.any()) return false;
+  if (dead()) return false;
+  const bool forgets = !tryFlushForgotten();
+  if (!unawaited_.any()) return forgets;
   killIfBlocked();
   return true;
 }

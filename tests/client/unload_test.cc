@@ -2,6 +2,7 @@
 // The memory and descriptors of a package or a model are freed in the worker after its last use.
 #include <algorithm>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <string>
 #include <vector>
@@ -128,6 +129,24 @@ TEST(Unload, LeavesAnObjThatIsHeldAlive) {
   session->self = Obj();
   held.reset();
   expectSoonBackAt(worker, atFirst, 16 * kMiB);
+}
+
+// More than a worker's ring has room for.
+TEST(Unload, DoesNotWaitForACallThatAWorkerRuns) {
+  OwnPool pool(2);
+  const Gate gate;
+  auto running = std::async(std::launch::async,
+                            [&] { return pool.subject().ask("wait_at", gate.arguments()); });
+  const pid_t busy = gate.arrival();
+  Package package = pool.manager().loadPackage(packagePath());
+  for (int i = 0; i < 100; ++i) {
+    ReplicatedObj object = package.loadPickle("model", "model.pkl");
+    EXPECT_NE(object.method("pid")({}).toInt(), busy);
+    object.unload();
+  }
+  EXPECT_EQ(running.wait_for(milliseconds(0)), std::future_status::timeout);
+  gate.open();
+  running.get();
 }
 
 // A full garbage collection delays calls that arrive meanwhile.
