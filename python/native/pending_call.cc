@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "python/native/pending_call.h"
 
+#include <condition_variable>
+#include <exception>
 #include <memory>
+#include <thread>
 #include <utility>
 
+#include "base/blocked_signals.h"
 #include "python/native/errors.h"
 #include "python/native/python_entry.h"
 #include "python/native/unlocked.h"
@@ -13,6 +17,13 @@ namespace isopool::python {
 
 namespace py = pybind11;
 
+namespace {
+
+// True on a thread that passes an outcome on.
+constinit thread_local bool inCallback = false;
+
+}  // namespace
+
 std::function<void(const Outcome&)> Deliveries::to(py::function callback) {
   return [self = shared_from_this(),
           held = makeCallback(std::move(callback))](const Outcome& outcome) {
@@ -21,27 +32,71 @@ std::function<void(const Outcome&)> Deliveries::to(py::function callback) {
 }
 
 void Deliveries::deliver(Delivery delivery) {
-  base::MutexLock lock(mutex_);
-  waiting_.push_back(std::move(delivery));
-  if (delivering_) return;
-  delivering_ = true;
-  lock.unlock();
-  // The GIL is taken once for all outcomes that come meanwhile. At the program's exit they stay.
+  {
+    base::MutexLock lock(mutex_);
+    waiting_.push_back(std::move(delivery));
+    // A callback on this thread may wait for this very outcome.
+    if (!inCallback && (acquiring_ || passing_ > 0)) return watchLocked();
+    acquiring_ = true;
+  }
+  passAll();
+}
+
+// The GIL is taken once for all outcomes that come meanwhile. At the program's exit they stay.
+void Deliveries::passAll() {
   const PythonEntry entry;
   if (!entry) return;
-  std::vector<Delivery> now;
-  for (;;) {
-    lock.lock();
-    now.swap(waiting_);
-    delivering_ = !now.empty();
+  base::MutexLock lock(mutex_);
+  acquiring_ = false;
+  while (!waiting_.empty()) {
+    Delivery next = std::move(waiting_.front());
+    waiting_.pop_front();
+    taken_ = Clock::now();
+    ++passing_;
     lock.unlock();
-    if (now.empty()) return;
-    for (Delivery& each : now) {
-      pass(each);
-      each.callback.reset();
+    {
+      const bool outer = std::exchange(inCallback, true);
+      pass(next);
+      next.callback.reset();
+      inCallback = outer;
     }
-    now.clear();
+    lock.lock();
+    --passing_;
   }
+}
+
+// Call when an outcome is left to a thread that passes on others.
+void Deliveries::watchLocked() noexcept {
+  if (watched_) return left_.notify_one();
+  try {
+    const base::BlockedSignals blocked;
+    std::thread([self = shared_from_this()] { self->watch(); }).detach();
+    watched_ = true;
+  } catch (const std::exception&) {
+    // No thread: the outcome comes after the present callback.
+  }
+}
+
+void Deliveries::watch() {
+  constexpr std::chrono::seconds kIdle(1);
+  base::MutexLock lock(mutex_);
+  for (;;) {
+    if (waiting_.empty()) {
+      if (left_.wait_for(lock, kIdle) == std::cv_status::timeout && waiting_.empty()) break;
+      continue;
+    }
+    if (!acquiring_ && Clock::now() - taken_ >= kLongCallback) {
+      try {
+        const base::BlockedSignals blocked;
+        std::thread([self = shared_from_this()] { self->passAll(); }).detach();
+        acquiring_ = true;
+      } catch (const std::exception&) {
+        // No thread: the next look tries again.
+      }
+    }
+    left_.wait_for(lock, kLongCallback);
+  }
+  watched_ = false;
 }
 
 void Deliveries::pass(const Delivery& delivery) {

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import functools
 import multiprocessing
+import operator
 import os
 import pathlib
 import signal
@@ -744,3 +745,42 @@ def test_a_worker_keeps_functions_of_so_many_bytes_only() -> None:
         assert sizes[-1] - sizes[0] < 160 << 20  # of 320 MB
         # Those that it has dropped are sent again.
         assert all(executor.submit(function).result() > 0 for function in (*functions, *functions[::-1]))
+
+
+def test_a_callback_may_wait_for_the_callback_of_another_call(executor: isopool.Executor) -> None:
+    ended: concurrent.futures.Future[bool] = concurrent.futures.Future()
+
+    def wait_for_another(_: concurrent.futures.Future[int]) -> None:
+        called = threading.Event()
+        executor.submit(abs, -2).add_done_callback(lambda _: called.set())
+        ended.set_result(called.wait(30))
+
+    first = executor.submit(abs, -1)
+    first.add_done_callback(wait_for_another)
+    assert ended.result(60)
+
+
+def test_callbacks_that_wait_in_each_other_get_their_results(executor: isopool.Executor) -> None:
+    ended: concurrent.futures.Future[int] = concurrent.futures.Future()
+
+    def go_on(future: concurrent.futures.Future[int]) -> None:
+        depth = future.result()
+        if depth == 4:
+            ended.set_result(depth)
+        else:
+            inner = executor.submit(operator.add, depth, 1)
+            inner.add_done_callback(go_on)
+            assert inner.result(30) == depth + 1
+
+    executor.submit(operator.add, 0, 1).add_done_callback(go_on)
+    assert ended.result(60) == 4
+
+
+def test_a_result_does_not_wait_for_the_calls_callbacks(executor: isopool.Executor) -> None:
+    taken = threading.Event()
+    waited: concurrent.futures.Future[bool] = concurrent.futures.Future()
+    call = executor.submit(abs, -1)
+    call.add_done_callback(lambda _: waited.set_result(taken.wait(30)))
+    assert call.result() == 1
+    taken.set()
+    assert waited.result(60)
