@@ -95,7 +95,8 @@ bool isNear(uint64_t number, uint64_t limit) {
 
 void findOfClient(const ipc::Report& report, const ipc::ReportedClient& client, Found& found) {
   if (client.quarantineMilliseconds == 0) return;
-  found.problem(nameOfClient(report, client.number) + " " + base::terminalText(client.quarantine));
+  found.problem(nameOfClient(report, client.number) + " " + base::terminalText(client.quarantine) +
+                "; " + wordsForDuration(client.quarantineMilliseconds) + " are left");
 }
 
 void findNearLimits(const ipc::Report& report, Found& found) {

@@ -15,6 +15,7 @@ RestartPolicy::Decision ClientHolds::died(ClientId client, const ClientDeath& de
   const base::TimePoint until = now + decision.delay;
   if (decision.delay.count() == 0 || (record.until && *record.until >= until)) return decision;
   record.until = until;
+  record.whole = decision.delay;
   record.quarantined = decision.quarantined;
   return decision;
 }
@@ -44,8 +45,10 @@ std::optional<ClientHolds::ClientQuarantine> ClientHolds::quarantineOf(ClientId 
   quarantine.duration = std::chrono::duration_cast<base::Milliseconds>(*record.until - now);
   const std::string whose =
       record.last.model.empty() ? "its code" : "its model '" + record.last.model + "'";
-  quarantine.text = "gets no further worker for " + std::to_string(quarantine.duration.count()) +
-                    " ms: " + whose + " ended " + std::to_string(quarantine.deaths) +
+  // Programs repeat it as long as the quarantine lasts: not the time that is left.
+  quarantine.text = "gets no further worker for " + std::to_string(record.whole.count()) +
+                    " ms from the last death on: " + whose + " ended " +
+                    std::to_string(quarantine.deaths) +
                     " workers in a row before it had completed a call there, the last by " +
                     record.last.death + " (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
   return quarantine;

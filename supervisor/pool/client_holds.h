@@ -55,7 +55,8 @@ class ClientHolds {
     RestartPolicy policy;
     ClientDeath last;
     std::optional<base::TimePoint> until;
-    bool quarantined = false;  ///< `until` is the end of a quarantine
+    base::Milliseconds whole{0};  ///< the time that ends with it
+    bool quarantined = false;     ///< `until` is the end of a quarantine
   };
 
   const RestartLimits limits_;

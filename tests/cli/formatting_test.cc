@@ -156,8 +156,10 @@ TEST(Findings, TellOfAQuarantineAndOfLimitsThatAreMet) {
   report.clients.back().quarantineMilliseconds = 26'000;
   report.clients.back().quarantine = "gets no further worker for 26000 ms: its model 'm'";
   EXPECT_NE(textsOf(report).at(0).find(" (trainer, pid "), std::string::npos);
-  EXPECT_NE(textsOf(report).at(0).find(") gets no further worker for 26000 ms: its model 'm'"),
-            std::string::npos);
+  EXPECT_NE(
+      textsOf(report).at(0).find(") gets no further worker for 26000 ms: its model 'm'; 26.0 s "
+                                 "are left"),
+      std::string::npos);
   EXPECT_TRUE(hasProblem(findings(report)));
   report = healthyReport();
   report.clients.push_back(clientNamed(5, "trainer"));

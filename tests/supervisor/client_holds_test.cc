@@ -44,9 +44,9 @@ TEST_F(ClientHoldsTest, BecomeAQuarantineThatNamesModelDeathsAndTime) {
   EXPECT_EQ(quarantine->deaths, 4u);
   EXPECT_EQ(quarantine->duration, Milliseconds(59'000));
   EXPECT_EQ(quarantine->text,
-            "gets no further worker for 59000 ms: its model 'bert' ended 4 workers in a row before "
-            "it had completed a call there, the last by SIGSEGV (ISOPOOL_RESTART_LIMIT, "
-            "ISOPOOL_QUARANTINE)");
+            "gets no further worker for 60000 ms from the last death on: its model 'bert' ended 4 "
+            "workers in a row before it had completed a call there, the last by SIGSEGV "
+            "(ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)");
   EXPECT_EQ(holds_.quarantined(now_), 1u);
   now_ += Milliseconds(60'000);
   EXPECT_FALSE(holds_.quarantineOf(kClient, now_));
