@@ -164,7 +164,8 @@ void CallLoop::switchTo(ClientLink& channel) noexcept {
   leaveClient();
   forgetRaisedByOtherThread();  // code of the former client
   if (channel.modes) channel.modes->apply();
-  if (!channel.context) channel.context = PyRef::steal(::PyContext_New());
+  // A copy of what the worker began with: NumPy's allocator, for example, is in it.
+  if (!channel.context) channel.context = PyRef::steal(::PyContext_CopyCurrent());
   if (channel.context && ::PyContext_Enter(channel.context.get()) == 0) {
     context_ = PyRef::share(channel.context.get());
   }
