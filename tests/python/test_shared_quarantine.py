@@ -186,7 +186,7 @@ def test_programs_whose_models_end_workers_harm_no_other_program(address: str, t
     for kind in {"dies_at_load", "dies_when_made"}.intersection(kinds):
         assert "PoolUnavailable this program gets no further worker for " in said[kind], log[-5000:]
     assert "its model 'app.py.pt:model/dies.pkl' ended 4 workers in a row" in said["dies_at_load"]
-    assert "ms: its model 'app.py.pt:model/dies.pkl' ended 4 workers in a row" in log, log[-5000:]
+    assert "on: its model 'app.py.pt:model/dies.pkl' ended 4 workers in a row" in log, log[-5000:]
 
 
 def deaths_until_refused(step: Callable[[], object]) -> int | None:
