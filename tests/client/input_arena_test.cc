@@ -22,6 +22,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -102,11 +103,16 @@ class InputArenaMemory : public testing::Test {
     arena().trim();
     EXPECT_EQ(arena().heldBytes(), 0u);
   }
-  static void idle() {
-    for (int trims = 0; trims < 2;) {
+  /// All that is left of the steps of one idle trim.
+  static std::optional<std::chrono::milliseconds> idleTrim() {
+    for (;;) {
       const auto again = arena().trimIdle();
-      if (!again || again->count() > 0) ++trims;
+      if (!again || again->count() > 0) return again;
     }
+  }
+  /// The first trim may have begun before.
+  static void idle() {
+    for (int trims = 0; trims < 3; ++trims) idleTrim();
   }
 };
 
@@ -237,9 +243,9 @@ TEST_F(InputArenaMemory, AnAudienceIsNotifiedOnceUntilNothingMoreCanBecomeIdle) 
   EXPECT_EQ(audience.due, 0);
   for (void* block : blocks) arena().freeBlock(block);
   EXPECT_EQ(audience.due, 1);
-  EXPECT_EQ(arena().trimIdle(), InputArena::kIdleTime);
+  EXPECT_EQ(idleTrim(), InputArena::kIdleTime);
   EXPECT_EQ(arena().heldBytes(), 24 * kMiB) << "not free for the time";
-  EXPECT_EQ(arena().trimIdle(), std::nullopt);
+  EXPECT_EQ(idleTrim(), std::nullopt);
   EXPECT_LE(arena().heldBytes(), kReserve);
   arena().freeBlock(arena().allocateBlock(10 * kMiB));
   EXPECT_EQ(audience.due, 2);
