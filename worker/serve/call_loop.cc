@@ -139,6 +139,7 @@ bool CallLoop::serveNext() {
   startCodeOf(channel);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
+  leaveInferenceMode();
   // What an only client leaves is noted when another one comes, or when it leaves.
   if (channels_.size() > 1) noteCodeOf(channel);
   models_.unnameMade();

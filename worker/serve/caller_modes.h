@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "base/denormal_modes.h"
 #include "ipc/channel/operation.h"
@@ -62,25 +61,15 @@ class CallerDenormals {
 class CallerModes {
  public:
   explicit CallerModes(uint32_t flags)
-      : inference_(inferenceFor(flags)),
-        grad_((flags & ipc::kGradEnabled) != 0),
-        autocast_(flags),
-        denormals_(flags) {}
-
- private:
-  using Inference = std::optional<c10::InferenceMode>;
-  // Also turns off one that earlier code has left on. Else none: its end restores all dispatch keys
-  // of the thread, also those of modes that code enters meanwhile and that are to stay.
-  static Inference inferenceFor(uint32_t flags) {
-    const bool wanted = (flags & ipc::kInferenceMode) != 0;
-    if (!wanted && !c10::InferenceMode::is_enabled()) return Inference();
-    return Inference(std::in_place, wanted);
+      : grad_((flags & ipc::kGradEnabled) != 0), autocast_(flags), denormals_(flags) {
+    if ((flags & ipc::kInferenceMode) != 0) inference_.emplace(true);
   }
 
-  Inference inference_;
+ private:
   at::AutoGradMode grad_;
   CallerAutocast autocast_;
   CallerDenormals denormals_;
+  std::optional<c10::InferenceMode> inference_;
 };
 
 }  // namespace isopool::worker

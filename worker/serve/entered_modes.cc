@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/serve/entered_modes.h"
 
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include "worker/python/interpreter.h"
 
 namespace isopool::worker {
@@ -34,6 +37,20 @@ void forgetRaisedByOtherThread() noexcept {
   const PyRef nothing = workerFunction("startup", "do_nothing");
   if (nothing) PyRef::steal(::PyObject_CallNoArgs(nothing.get()));
   ::PyErr_Clear();
+}
+
+// What c10::InferenceMode(false) does, without an end.
+void leaveInferenceMode() noexcept {
+  if (!c10::InferenceMode::is_enabled()) return;
+  c10::AutogradState state = c10::AutogradState::get_tls_state();
+  state.set_inference_mode(false);
+  state.set_grad_mode(true);
+  state.set_fw_grad_mode(true);
+  c10::AutogradState::set_tls_state(state);
+  c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  keys.included_ = keys.included_.add(c10::DispatchKey::ADInplaceOrView);
+  keys.excluded_ = keys.excluded_ - c10::autograd_dispatch_keyset;
+  c10::impl::_force_tls_local_dispatch_key_set(keys);
 }
 
 void leaveEventLoop() noexcept {

@@ -34,6 +34,10 @@ class EnteredModes {
 /// (PyThreadState_SetAsyncExc), and forgets it. With the GIL, and without entered modes.
 void forgetRaisedByOtherThread() noexcept;
 
+/// Ends an inference mode that code has left on: else the runtime would make the next call's
+/// arguments in it, as tensors without versions. Other modes stay as they are.
+void leaveInferenceMode() noexcept;
+
 /// If code has left an event loop of asyncio as the running one, none runs any more. With the GIL.
 void leaveEventLoop() noexcept;
 
