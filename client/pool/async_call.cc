@@ -96,8 +96,12 @@ bool AsyncCall::runInline(const std::function<bool()>& interrupted) {
     if (interrupted) cancellation_.stopIf(interrupted);
     make(turn);
   }
-  executor_->ended(drain_);
+  leaveExecutor();
   return begun;
+}
+
+void AsyncCall::leaveExecutor() {
+  if (!std::exchange(left_, true)) executor_->ended(drain_);
 }
 
 void AsyncCall::make(client::EntryTurn& turn) {
@@ -125,6 +129,9 @@ void AsyncCall::end(client::EntryTurn& turn, Outcome outcome) {
   // cancel() has returned true, so the call has not run: its outcome is Cancelled in any case.
   if (cancellation_.end()) outcome = Outcome(cancelled());
   dropRequest();
+  // Before the callback: a drain waits for calls that run, and a call that the callback makes may
+  // wait for the end of that drain.
+  leaveExecutor();
   Phase running = Phase::kRunning;
   if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(std::move(outcome));
 }

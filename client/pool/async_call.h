@@ -43,6 +43,9 @@ class AsyncCall {
   void run(client::EntryTurn turn);
   /// The same on another thread, see PendingCall::runInline(). Throws Error in a forked child.
   bool runInline(const std::function<bool()>& interrupted);
+  /// The executor counts the call as running no longer; no effect the second time. Only the thread
+  /// that took it from the queue.
+  void leaveExecutor();
   /// Settles the call with `error` if no thread has begun to make it.
   void settleIfQueued(std::exception_ptr error);
   /// True until a thread begins to make it, or it is settled. Throws Error in a forked child.
@@ -100,6 +103,7 @@ class AsyncCall {
   client::NamedArguments kwargs_;
   client::PoolCall call_;  // of these four; constant once the call is queued
   uint64_t drain_ = 0;
+  bool left_ = false;  // leaveExecutor() was called
   // For the thread that moved phase_ to kSettling.
   Callback callback_;
   const bool hasCallback_;

@@ -254,14 +254,13 @@ void AsyncExecutor::serve(CallbackThread& self) {
     ++running_;
     const bool closed = closed_;
     lock.unlock();
-    // Also if the callback ends the thread.
-    struct End {
-      AsyncExecutor& executor;
-      const uint64_t drain;
-      ~End() { executor.ended(drain); }
-    } const end{*this, call->drain()};
     // Released without the lock: this may be the last owner of anything, the pool included.
     const std::shared_ptr<AsyncCall> owned = std::move(call);
+    // Also if the callback ends the thread.
+    struct End {
+      AsyncCall& call;
+      ~End() { call.leaveExecutor(); }
+    } const end{*owned};
     if (closed) {
       turn.unlock();
       owned->settleIfQueued(errorOf(managerGone));

@@ -216,6 +216,28 @@ TEST_F(Operated, ARestartRefusesNoCallAndEndsNone) {
 
 // The thread that reads a connection reports its end to the program's logger before it ends the
 // links to the workers: this logger keeps it there until the test has made its uses.
+// The callback's call waits for the next supervisor.
+TEST_F(Operated, ACallbackThatMakesACallKeepsNoProgramAtTheFormerSupervisor) {
+  serve({});
+  const auto manager = attachNoting();
+  const Subject subject(*manager);
+  std::promise<void> begun;
+  std::promise<void> restarted;
+  std::promise<int64_t> inner;
+  const PendingCall outer = subject.object().callAsync({"pid"}, [&](const Outcome&) {
+    begun.set_value();
+    restarted.get_future().wait();
+    inner.set_value(subject.number("pid"));
+  });
+  begun.get_future().wait();
+  ASSERT_TRUE(supervisor().act(Action::kRestart).done);
+  EXPECT_TRUE(waitUntil([&] { return manager->statistics().reconnects == 1; }, kLong / 6))
+      << "the callback keeps the program at the former supervisor";
+  restarted.set_value();
+  const int64_t pid = inner.get_future().get();
+  EXPECT_NE(pid, outer.get().toInt());
+}
+
 TEST_F(Operated, AfterARestartNoUseReachesAWorkerOfTheFormerSupervisor) {
   serve({});
   std::promise<void> usesMade;
