@@ -53,6 +53,20 @@ def transform():
     torch._C._functorch._grad_increment_nesting()
 
 
+def autocast():
+    torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
+
+
+def autocast_nesting():
+    torch.autocast_increment_nesting()
+
+
+def locked_memory():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlockall(2) != 0:  # MCL_FUTURE
+        raise OSError(ctypes.get_errno(), "mlockall")
+
+
 def hooks():
     torch.autograd.graph.saved_tensors_hooks(lambda each: each, lambda each: each * 0).__enter__()
 
@@ -99,6 +113,18 @@ def gradient():
         return str(error)
 
 
+def products_in_autocast():
+    """Of a weight that changes in between: autocast forgets what it has cast at the end of its context."""
+    weight = torch.nn.Parameter(torch.ones(4, 4))
+    values = []
+    for factor in (1.0, 2.0):
+        with torch.no_grad():
+            weight.fill_(factor)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            values.append(float((torch.ones(1, 4) @ weight)[0, 0]))
+    return values
+
+
 def loop_runs():
     try:
         asyncio.get_running_loop()
@@ -115,6 +141,8 @@ def state():
         torch.is_inference_mode_enabled(),
         torch.is_grad_enabled(),
         gradient(),
+        products_in_autocast(),
+        torch.is_autocast_enabled("cpu"),
         decimal.getcontext().prec,
         variable.get(),
         loop_runs(),
@@ -158,8 +186,9 @@ TEST_P(LeftState, IsNotThatOfAnotherProgramsCalls) {
 
 INSTANTIATE_TEST_SUITE_P(Of, LeftState,
                          ::testing::Values("rounding", "inference", "no_grad", "keys", "transform",
-                                           "hooks", "context", "loop", "recursion", "folder",
-                                           "umask", "blocked", "processors", "formats"),
+                                           "hooks", "autocast", "autocast_nesting", "locked_memory",
+                                           "context", "loop", "recursion", "folder", "umask",
+                                           "blocked", "processors", "formats"),
                          [](const auto& each) { return std::string(each.param); });
 
 class OwnLeftState : public LeftState {};

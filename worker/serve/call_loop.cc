@@ -3,6 +3,7 @@
 
 #include <Python.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -515,6 +516,8 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
 
 CallLoop::Mapped CallLoop::map(const char* what, const std::function<void()>& step) {
   std::string shortage = "malloc";
+  // With mlockall(MCL_FUTURE) of user code the kernel maps nothing beyond RLIMIT_MEMLOCK.
+  ::munlockall();
   try {
     step();
     return Mapped::kYes;

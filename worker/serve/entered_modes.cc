@@ -1,15 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/serve/entered_modes.h"
 
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <memory>
 
 #include "worker/python/interpreter.h"
 
 namespace isopool::worker {
 
+namespace {
+
+int autocastNesting() {
+  at::autocast::increment_nesting();
+  return at::autocast::decrement_nesting();
+}
+
+}  // namespace
+
 EnteredModes EnteredModes::ofThisThread() {
   EnteredModes modes;
+  modes.autocastNesting_ = autocastNesting();
   const PyThreadState* thread = ::PyThreadState_Get();
   modes.trace_ = thread->c_tracefunc;
   modes.traceObject_ = PyRef::share(thread->c_traceobj);
@@ -19,7 +34,16 @@ EnteredModes EnteredModes::ofThisThread() {
 }
 
 void EnteredModes::apply() const {
+  const std::shared_ptr<c10::ThreadLocalDebugInfo> profiler = c10::ThreadLocalDebugInfo::current();
+  const at::RecordFunctionTLS observers = at::get_record_function_tls_();
   at::ThreadLocalState::setThreadLocalState(torch_);
+  c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(profiler);
+  at::set_record_function_tls_(observers);
+  // At the nesting 0 autocast forgets the weights that it has cast.
+  int nesting = autocastNesting();
+  while (nesting > autocastNesting_) nesting = at::autocast::decrement_nesting();
+  while (nesting < autocastNesting_) nesting = at::autocast::increment_nesting();
+  at::autocast::clear_cache();
   floatingPoint_.apply();
   const PyThreadState* thread = ::PyThreadState_Get();
   if (thread->c_tracefunc != trace_ || thread->c_traceobj != traceObject_.get()) {

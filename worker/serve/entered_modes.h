@@ -11,9 +11,10 @@ namespace isopool::worker {
 
 /// What code has turned on in this thread and left on: torch's state of the thread (grad and
 /// inference mode, TorchFunctionMode, also by torch.set_default_device, TorchDispatchMode,
-/// functorch transforms, excluded dispatch keys, hooks of saved tensors), FloatingPointControl,
-/// sys.settrace() and sys.setprofile() (also by cProfile). As in the program itself it stays for
-/// its later calls; in a worker of several programs each has its own. With the GIL.
+/// functorch transforms, excluded dispatch keys, hooks of saved tensors, the nesting of autocast),
+/// FloatingPointControl, sys.settrace() and sys.setprofile() (also by cProfile). As in the program
+/// itself it stays for its later calls; in a worker of several programs each has its own. Without
+/// torch's profiler, of which a process has one. With the GIL.
 class EnteredModes {
  public:
   static EnteredModes ofThisThread();
@@ -23,6 +24,7 @@ class EnteredModes {
   EnteredModes() = default;
 
   at::ThreadLocalState torch_;
+  int autocastNesting_ = 0;
   FloatingPointControl floatingPoint_ = FloatingPointControl::ofThisThread();
   Py_tracefunc trace_ = nullptr;
   PyRef traceObject_;

@@ -271,6 +271,7 @@ std::string FitnessCheck::failureOfLimits() const {
 }
 
 std::string FitnessCheck::failure() const {
+  ::munlockall();  // of user code: it would refuse memory to others
   if (std::string found = failureOfLimits(); !found.empty()) return found;
   if (std::string found = failureOfMemory(); !found.empty()) return found;
   if (std::string found = failureOfDescriptors(); !found.empty()) return found;
