@@ -67,7 +67,8 @@ class Future(concurrent.futures.Future[_T]):
     def _run_inline(self) -> None:
         # This thread would only wait: it saves the wake-up of one that makes the call, and its own. Not if callbacks
         # would run here, before the result is returned.
-        if self._call is not None and self._state == concurrent.futures._base.PENDING and not self._done_callbacks:
+        callbacks = self._done_callbacks  # type: ignore[attr-defined]
+        if self._call is not None and self._state == concurrent.futures._base.PENDING and not callbacks:
             self._call.run_inline()
 
     def _end(self, stop: bool) -> bool:

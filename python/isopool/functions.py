@@ -2,6 +2,7 @@
 """Functions as bytes for workers, pickled again only if they may have changed."""
 
 import hashlib
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -13,12 +14,17 @@ import torch
 from isopool import _native
 
 # An object of these types can't change.
-_CONSTANT = frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis), types.ModuleType})
+_CONSTANT = frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis)})
 
 
 def _is_constant(value: Any) -> bool:
     kind = type(value)
-    if kind is types.BuiltinFunctionType or kind in _CONSTANT:
+    if kind is types.BuiltinFunctionType:
+        # The method of an object goes with the object.
+        return value.__self__ is None or isinstance(value.__self__, types.ModuleType)
+    if kind is types.ModuleType:
+        return sys.modules.get(value.__name__) is value  # others go by value
+    if kind in _CONSTANT:
         return True
     # A class of another module goes by name.
     return isinstance(value, type) and value.__module__ != "__main__"
@@ -60,12 +66,13 @@ def _constants_of(function: Any) -> list[Any] | None:
     The same objects, compared by identity, make the same pickle.
     """
     if type(function) is types.BuiltinFunctionType:
-        return []
+        return [] if _is_constant(function) else None
     used: list[Any] = []
-    return used if type(function) is types.FunctionType and _collect(function, used, 0) else None
+    return used if type(function) is types.FunctionType and _collect(function, function, used, 0) else None
 
 
-def _collect(function: types.FunctionType, used: list[Any], depth: int) -> bool:
+# Without the root, which is to be collected although this is kept as long as it lives.
+def _collect(root: types.FunctionType, function: types.FunctionType, used: list[Any], depth: int) -> bool:
     if depth > 3 or function.__dict__:
         return False
     code = function.__code__
@@ -79,11 +86,12 @@ def _collect(function: types.FunctionType, used: list[Any], depth: int) -> bool:
         if name in function.__globals__:
             values.append(function.__globals__[name])
     for value in values:
-        kind = type(value)
-        if kind is types.FunctionType and value is not function:
-            if not _collect(value, used, depth + 1):
+        if value is root or value is function:
+            continue
+        if type(value) is types.FunctionType:
+            if not _collect(root, value, used, depth + 1):
                 return False
-        elif value is not function and not _is_constant(value):
+        elif not _is_constant(value):
             return False
         used.append(value)
     return True

@@ -5,6 +5,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import gc
 import multiprocessing
 import operator
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 import zipapp
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -784,3 +786,31 @@ def test_a_result_does_not_wait_for_the_calls_callbacks(executor: isopool.Execut
     assert call.result() == 1
     taken.set()
     assert waited.result(60)
+
+
+def test_a_method_of_an_object_that_changes_goes_with_what_the_object_has_now(executor: isopool.Executor) -> None:
+    prices = {"a": 1}
+    get = prices.get
+
+    def price(key: str) -> int | None:
+        return get(key)
+
+    assert executor.submit(price, "a").result() == executor.submit(get, "a").result() == 1
+    prices["a"] = 2
+    assert executor.submit(price, "a").result() == executor.submit(get, "a").result() == 2
+    assert list(executor.map(get, ["a", "b"])) == [2, None]
+
+
+def test_a_function_that_refers_to_itself_is_collected(executor: isopool.Executor) -> None:
+    def made() -> Callable[[int], int]:
+        def factorial(number: int) -> int:
+            return 1 if number < 2 else number * factorial(number - 1)
+
+        return factorial
+
+    function = made()
+    assert executor.submit(function, 5).result() == 120
+    alive = weakref.ref(function)
+    del function
+    gc.collect()
+    assert alive() is None
