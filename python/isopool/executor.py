@@ -7,7 +7,6 @@ import itertools
 import logging
 import multiprocessing.process
 import os
-import pickle
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ import torch
 from isopool import _native, errors
 from isopool.functions import PickledFunction, PickledFunctions
 from isopool.options import PoolFields
+from isopool.program import namespace_name, program_main
 from isopool.worker import payload, tasks
 
 _P = ParamSpec("_P")
@@ -122,7 +122,7 @@ class _Calls:
         # How many calls took a function along, up to what is enough.
         self._sent: tasks.RecentFunctions[int] = tasks.RecentFunctions()
         authkey = bytes(multiprocessing.process.current_process().authkey).hex()
-        runner = pool._create("tasks", "TaskRunner", (most_tasks, authkey, *initializer))
+        runner = pool._create("tasks", "TaskRunner", (namespace_name(), sys.argv, most_tasks, authkey, *initializer))
         self.run = runner.method("run")
         self.run_chunk = runner.method("run_chunk")
         _alive.add(self)
@@ -204,7 +204,7 @@ class _Calls:
         if kind != tasks.VALUE:
             return None, self._error_of(task, kind, tasks.Raised(*payload.loads(parts)))
         try:
-            return payload.loads(parts), None
+            return payload.loads(parts, program_main()), None
         except BaseException as raised:
             error = errors.PayloadError(f"the result of {task.name} could not be unpickled in this process")
             error.__cause__ = raised
@@ -220,7 +220,7 @@ class _Calls:
         )
         own: BaseException = remote
         try:
-            unpickled = pickle.loads(raised.pickled) if raised.pickled else None
+            unpickled = payload.whole_loads(raised.pickled, program_main())[0] if raised.pickled else None
             if isinstance(unpickled, BaseException):
                 own = unpickled
                 own.__cause__ = remote
@@ -296,7 +296,7 @@ threading._register_atexit(_end_all)  # type: ignore[attr-defined]
 
 def _prepared(initializer: Callable[..., object], initargs: tuple[Any, ...]) -> payload.Parts:
     try:
-        return payload.dumps((initializer, initargs), _native.tensor_of)
+        return payload.dumps((initializer, initargs), _native.tensor_of, program_main())
     except Exception as error:
         error.add_note(
             "The initializer or its initargs can't be pickled. Workers are not forked from this program: of "
@@ -308,8 +308,8 @@ def _prepared(initializer: Callable[..., object], initargs: tuple[Any, ...]) -> 
 class Executor(concurrent.futures.Executor):
     """A concurrent.futures.Executor whose calls run in worker processes, and which one dead worker does not break.
 
-    Functions go by value (cloudpickle: lambdas, closures, functions of __main__ and of notebooks), once to each worker.
-    Of arguments and results, the memory of torch tensors, numpy arrays and long bytes is passed in shared memory: an
+    Functions go by value (lambdas, closures, functions of the main script and of notebooks), once to each worker, with
+    the globals of the main script that they use. Of arguments and results, the memory of torch tensors, numpy arrays and long bytes is passed in shared memory: an
     argument is copied once, a tensor or an array that the call made never. Do not change an argument before its call
     has ended.
 
@@ -391,7 +391,7 @@ class Executor(concurrent.futures.Executor):
         name = getattr(fn, "__qualname__", None) or repr(fn)
         try:
             function = self._calls.pickled(fn)
-            arguments = payload.dumps((args, kwargs), _native.tensor_of)
+            arguments = payload.dumps((args, kwargs), _native.tensor_of, program_main())
         except Exception as error:
             error.add_note(_unpicklable(name, fn, args, kwargs))
             future.set_exception(error)
@@ -484,7 +484,7 @@ def _unpicklable(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwarg
     parts += [(f"argument {key}", each) for key, each in kwargs.items()]
     for what, each in parts:
         try:
-            payload.dumps(each, _native.tensor_of)
+            payload.dumps(each, _native.tensor_of, program_main())
         except Exception:
             return f"In a call of {name}, {what}, of type {type(each).__qualname__}, could not be pickled."
     return f"The arguments of {name} could not be pickled."

@@ -8,10 +8,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 import torch
 
 from isopool import _native
+from isopool.program import program_main
+from isopool.worker import payload
 
 # An object of these types can't change.
 _CONSTANT = frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis)})
@@ -36,7 +37,7 @@ class PickledFunction:
     def __init__(self, function: Callable[..., Any]) -> None:
         # cloudpickle drops the file's name, which tracebacks show.
         code = getattr(function, "__code__", None)
-        pickled = cloudpickle.dumps((function, code.co_filename if code is not None else ""), 5)
+        pickled = payload.whole_dumps((function, code.co_filename if code is not None else ""), program_main())
         self.key = hashlib.blake2b(pickled, digest_size=16).hexdigest()
         self.tensor: torch.Tensor = _native.tensor_of(pickled)
 

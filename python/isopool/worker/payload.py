@@ -17,6 +17,9 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
+from . import main_script
+from .main_script import Definer, Digests, Main, Reducer
+
 # A shorter buffer costs less as a part of the pickle than as a tensor of its own.
 SHORTEST_BUFFER = 4096
 
@@ -44,7 +47,7 @@ class LongBytes:
 # A pickler or unpickler must be in no cycle of references: what it refers to would live until the next garbage
 # collection, and a worker copies an argument that lives after its call.
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, reducer: Reducer | None) -> None:
         buffers: list[memoryview] = []
 
         def place(buffer: pickle.PickleBuffer) -> bool:
@@ -57,6 +60,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         super().__init__(file, protocol=5, buffer_callback=place)
         self.buffers = buffers
         self.tensors: list[torch.Tensor] = []
+        self._reducer = reducer
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
@@ -64,7 +68,23 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             self.tensors.append(obj.detach())
             # Its part: the pickle itself is part 0.
             return stored_tensor, (len(self.tensors), obj.requires_grad, kind is torch.nn.Parameter)
-        return super().reducer_override(obj)
+        if self._reducer is None:
+            return super().reducer_override(obj)
+        return self._reducer.reduced(obj, super().reducer_override)
+
+
+class _WholePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Makes a pickle with nothing beside it."""
+
+    def __init__(self, file: io.BytesIO, reducer: Reducer) -> None:
+        super().__init__(file, protocol=5)
+        self._reducer = reducer
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return self._reducer.global_of(obj)
+
+    def reducer_override(self, obj: Any) -> Any:
+        return self._reducer.reduced(obj, super().reducer_override)
 
 
 def _crosses(tensor: torch.Tensor) -> bool:
@@ -85,17 +105,40 @@ def _stored_in(parts: Sequence[Any], part: int, requires_grad: bool, is_paramete
     return tensor.requires_grad_() if requires_grad else tensor
 
 
+# The name of the package of this module in the program, and in a worker.
+_PACKAGES = ("isopool.worker", "isopool_by_value")
+
+
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, parts: Sequence[Any]) -> None:
+    def __init__(self, file: io.BytesIO, parts: Sequence[Any], main: Main | None) -> None:
         # The buffers are the last parts, the first buffer last: so neither their number nor that of the tensors has to
         # be known.
-        super().__init__(io.BytesIO(_pickle_of(parts[0])), buffers=map(memory_of, reversed(parts)))
+        super().__init__(file, buffers=map(memory_of, reversed(parts)))
         self._parts = parts
+        self._main = main
 
     def find_class(self, module: str, name: str) -> Any:
-        if name == "stored_tensor" and module in ("isopool.worker.payload", "isopool_by_value.payload"):
-            return functools.partial(_stored_in, self._parts)
+        package, _, last = module.rpartition(".")
+        if package in _PACKAGES:
+            if name == "stored_tensor" and last == "payload":
+                return functools.partial(_stored_in, self._parts)
+            if last == "main_script" and self._main is not None:
+                return self._main.member(name)
         return super().find_class(module, name)
+
+    def persistent_load(self, pid: Any) -> Any:
+        if self._main is None:
+            raise pickle.UnpicklingError("a pickle refers to the main script")
+        return self._main.attribute(pid)
+
+
+def _read(pickled: Any, parts: Sequence[Any], main: Main | None) -> tuple[Any, Digests]:
+    """The object, and the digests of the globals of the main script that came before it."""
+    file = io.BytesIO(pickled)
+    value = _Unpickler(file, parts, main).load()
+    if type(value) is not Digests:
+        return value, Digests()
+    return _Unpickler(file, parts, main).load(), value
 
 
 # What most small arguments consist of: the plain pickle is the same, and four times as fast.
@@ -131,17 +174,58 @@ def _pickle_of(part: str | torch.Tensor) -> Any:
     return part.encode("latin-1") if isinstance(part, str) else memory_of(part)
 
 
-def dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor]) -> Parts:
+def dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | None = None) -> Parts:
     """The parts of an object, which refer to the memory of its arrays. Raises what its pickling raises.
 
-    tensor_of makes a tensor of a buffer, without a copy.
+    tensor_of makes a tensor of a buffer, without a copy. main: the main script, whose functions and classes go by their
+    names; of the program's, the globals that they use come before the object.
     """
     if _is_plain(value):
         return [_part_of(pickle.dumps(value, 5), tensor_of)]
     file = io.BytesIO()
-    pickler = _Pickler(file)
+    definer = Definer(main, _whole) if main is not None and main.sends_globals else None
+    reducer = definer.reducer() if definer is not None else Reducer(main) if main is not None else None
+    pickler = _Pickler(file, reducer)
     pickler.dump(_with_long_bytes(value))
-    return [_part_of(file.getbuffer(), tensor_of), *pickler.tensors, *map(tensor_of, reversed(pickler.buffers))]
+    pickled: Any = file.getbuffer()
+    if definer is not None and reducer is not None and (before := _before(definer, reducer)):
+        pickled = before + pickled
+    return [_part_of(pickled, tensor_of), *pickler.tensors, *map(tensor_of, reversed(pickler.buffers))]
+
+
+def _before(definer: Definer, reducer: Reducer) -> bytes:
+    """The pickle of the program's globals that another pickle needs; empty if it needs none."""
+    found = definer.definitions(reducer)
+    return pickle.dumps(found, 5) if found.definitions else b""
+
+
+def _whole(value: Any, reducer: Reducer) -> bytes:
+    file = io.BytesIO()
+    _WholePickler(file, reducer).dump(value)
+    return file.getvalue()
+
+
+def whole_dumps(value: Any, main: Main) -> bytes:
+    """One pickle of the object, for whole_loads(). Raises what its pickling raises."""
+    if not main.sends_globals:
+        return _whole(value, Reducer(main))
+    definer = Definer(main, _whole)
+    reducer = definer.reducer()
+    pickled = _whole(value, reducer)
+    return _before(definer, reducer) + pickled
+
+
+def whole_loads(pickled: Any, main: Main) -> tuple[Any, Digests]:
+    """The object, and the digests of the globals of the main script that came before it.
+
+    Raises what its unpickling raises.
+    """
+    return _read(pickled, (), main)
+
+
+def read_global(pickled: bytes, main: Main) -> Any:
+    """The value of a global of the main script, for a Namespace."""
+    return _read(pickled, (), main)[0]
 
 
 def memory_of(tensor: torch.Tensor) -> Any:
@@ -151,11 +235,15 @@ def memory_of(tensor: torch.Tensor) -> Any:
     return memory
 
 
-def loads(parts: Sequence[str | torch.Tensor]) -> Any:
-    """The object of these parts, made on their memory. Raises what its unpickling raises."""
-    if len(parts) == 1:
-        return pickle.loads(_pickle_of(parts[0]))
-    return _Unpickler(parts).load()
+def loads(parts: Sequence[str | torch.Tensor], main: Main | None = None) -> Any:
+    """The object of these parts, made on their memory. Raises what its unpickling raises.
+
+    main: as that of dumps(), in the process that reads.
+    """
+    first = parts[0]
+    if len(parts) == 1 and (main is None or isinstance(first, str) and "main_script" not in first):
+        return pickle.loads(_pickle_of(first))
+    return _read(_pickle_of(first), parts, main)[0]
 
 
 def owned(parts: Sequence[str | torch.Tensor]) -> Parts:

@@ -15,10 +15,10 @@ import types
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import cloudpickle  # type: ignore[import-untyped]
 import torch
 
 from . import payload
+from .main_script import Digests, Namespace, namespace_of
 
 VALUE, RAISED, UNKNOWN_FUNCTION, UNREADABLE, INITIALIZER_RAISED = range(5)
 
@@ -106,7 +106,7 @@ def _explain(error: BaseException) -> None:
         pass  # of a class that takes no notes
 
 
-def _raised(kind: int, error: BaseException) -> Answer:
+def _raised(kind: int, error: BaseException, main: Namespace) -> Answer:
     own = error.__traceback__
     while own is not None and own.tb_next is not None and own.tb_frame.f_code.co_filename == _THIS_FILE:
         own = own.tb_next
@@ -114,7 +114,7 @@ def _raised(kind: int, error: BaseException) -> Answer:
     _explain(error)
     text = "".join(traceback.format_exception(error))
     try:
-        pickled = cloudpickle.dumps(error, 5)
+        pickled = payload.whole_dumps(error, main)
     except BaseException:
         pickled = b""
     try:
@@ -133,15 +133,26 @@ def _call_chunk(function: Callable[..., Any], chunk: tuple[tuple[Any, ...], ...]
     return [function(*args) for args in chunk]
 
 
+class _Known(NamedTuple):
+    """A function, and what tells whether the globals of the main script are as it needs them."""
+
+    function: Callable[..., Any]
+    digests: Digests
+
+
 class TaskRunner:
     """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once.
 
-    most_tasks: after so many the worker exits, instead of running another one; 0: no limit. authkey: multiprocessing's
+    program: the name of the namespace of its main script. arguments: its sys.argv. most_tasks: after so many the worker exits, instead of running another one; 0: no limit. authkey: multiprocessing's
     key of the Executor's process, in hexadecimal.
     """
 
-    def __init__(self, most_tasks: int, authkey: str, *initializer: str | torch.Tensor) -> None:
+    def __init__(
+        self, program: str, arguments: list[str], most_tasks: int, authkey: str, *initializer: str | torch.Tensor
+    ) -> None:
         self.isopool_model_name = "isopool.Executor"
+        self._program = program
+        self._arguments = list(arguments)
         self._most_tasks = most_tasks
         self._authkey = bytes.fromhex(authkey)
         self._initializer = payload.owned(initializer)
@@ -150,13 +161,14 @@ class TaskRunner:
     def _prepare(self) -> None:
         self._initialized = not self._initializer
         self._tasks = 0
-        self._functions: RecentFunctions[Callable[..., Any]] = RecentFunctions()
+        self._functions: RecentFunctions[_Known] = RecentFunctions()
+        self._main = namespace_of(self._program, payload.read_global)
 
-    def __getstate__(self) -> tuple[int, bytes, payload.Parts]:
-        return self._most_tasks, self._authkey, self._initializer
+    def __getstate__(self) -> tuple[str, list[str], int, bytes, payload.Parts]:
+        return self._program, self._arguments, self._most_tasks, self._authkey, self._initializer
 
-    def __setstate__(self, state: tuple[int, bytes, payload.Parts]) -> None:
-        self._most_tasks, self._authkey, self._initializer = state
+    def __setstate__(self, state: tuple[str, list[str], int, bytes, payload.Parts]) -> None:
+        self._program, self._arguments, self._most_tasks, self._authkey, self._initializer = state
         self._prepare()
 
     def run(self, key: str, function: torch.Tensor | None, *arguments: str | torch.Tensor) -> Answer:
@@ -177,48 +189,59 @@ class TaskRunner:
         if self._tasks == self._most_tasks > 0:
             os._exit(SERVED_EXIT)
         # The proxies of a multiprocessing.Manager connect with the key that they find when they are unpickled. The
-        # worker may serve other programs, too: theirs find its own key.
+        # worker may serve other programs, too: theirs find its own key, and its own main script.
         process = multiprocessing.process.current_process()
-        own = process.authkey
-        process.authkey = self._authkey
+        own = process.authkey, sys.modules["__main__"], sys.argv
+        process.authkey, sys.modules["__main__"], sys.argv = self._authkey, self._main.module, self._arguments
         try:
-            if not self._initialized:
-                try:
-                    function, args = payload.loads(self._initializer)
-                    function(*args)
-                except BaseException as error:
-                    return _raised(INITIALIZER_RAISED, error)
-                self._initialized = True
-            try:
-                known = self._function(key, pickled)
-                if known is None:
-                    return (UNKNOWN_FUNCTION,)
-                args, kwargs = payload.loads(arguments)
-            except BaseException as error:
-                return _raised(UNREADABLE, error)
-            self._tasks += 1
-            try:
-                result = call(known, args, kwargs)
-            except BaseException as error:
-                return _raised(RAISED, error)
-            finally:
-                del args, kwargs
-            try:
-                return (VALUE, *payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments)))
-            except BaseException as error:
-                name = getattr(known, "__qualname__", repr(known))
-                error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
-                return _raised(RAISED, error)
+            return self._answer_in_program(key, pickled, arguments, call)
         finally:
-            process.authkey = own
+            process.authkey, sys.modules["__main__"], sys.argv = own
+
+    def _answer_in_program(
+        self,
+        key: str,
+        pickled: torch.Tensor | None,
+        arguments: tuple[str | torch.Tensor, ...],
+        call: Callable[..., Any],
+    ) -> Answer:
+        main = self._main
+        if not self._initialized:
+            try:
+                function, args = payload.loads(self._initializer, main)
+                function(*args)
+            except BaseException as error:
+                return _raised(INITIALIZER_RAISED, error, main)
+            self._initialized = True
+        try:
+            known = self._function(key, pickled)
+            if known is None:
+                return (UNKNOWN_FUNCTION,)
+            args, kwargs = payload.loads(arguments, main)
+        except BaseException as error:
+            return _raised(UNREADABLE, error, main)
+        self._tasks += 1
+        try:
+            result = call(known, args, kwargs)
+        except BaseException as error:
+            return _raised(RAISED, error, main)
+        finally:
+            del args, kwargs
+        try:
+            return (VALUE, *payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments), main))
+        except BaseException as error:
+            name = getattr(known, "__qualname__", repr(known))
+            error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
+            return _raised(RAISED, error, main)
 
     def _function(self, key: str, pickled: torch.Tensor | None) -> Callable[..., Any] | None:
         known = self._functions.use(key)
-        if known is not None or pickled is None:
-            return known
-        made: Callable[..., Any]
-        made, filename = payload.loads([pickled])
+        if known is not None and self._main.has(known.digests):
+            return known.function
+        if pickled is None:
+            return None
+        (made, filename), digests = payload.whole_loads(payload.memory_of(pickled), self._main)
         if isinstance(made, types.FunctionType) and made.__code__.co_filename != filename:
             made.__code__ = _with_filename(made.__code__, filename)
-        self._functions.keep(key, made, pickled.numel())
-        return made
+        self._functions.keep(key, _Known(made, digests), pickled.numel())
+        return made  # type: ignore[no-any-return]

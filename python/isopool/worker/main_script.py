@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions, classes and other globals of the program's main script, which workers can't import, for both sides of a call.
+
+What the main script has under a name goes by this name: in a worker it is the same object in all calls, also where other
+globals refer to it. A worker has one namespace for the main script of an Executor. A global gets into it with the first
+call that uses it, and again with the next one after the program has changed it; else the namespace keeps what functions
+have set there.
+
+Only payload.py uses it.
+"""
+
+import _thread
+import builtins
+import dis
+import functools
+import hashlib
+import linecache
+import marshal
+import os
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+_GLOBAL_OPERATIONS = frozenset(
+    {"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+)
+_FUNCTION_ATTRIBUTES = ("__defaults__", "__kwdefaults__", "__module__", "__qualname__", "__doc__", "__annotations__")
+_CACHED = type(functools.lru_cache(lambda: None))
+# What can't be sent, and what each worker needs one of its own of.
+_MADE_ANEW: dict[type, Callable[[], Any]] = {
+    type(_thread.allocate_lock()): threading.Lock,
+    type(threading.RLock()): threading.RLock,
+    threading.local: threading.local,
+}
+
+
+class Definition(NamedTuple):
+    """A global of the main script: the pickle of its value, and what tells whether a worker has it.
+
+    Both are empty if there is no such global.
+    """
+
+    name: str
+    digest: bytes
+    pickled: bytes
+    before: tuple[str, ...] = ()  # of a class: its bases, which may refer to it
+    submodules: tuple[str, ...] = ()  # of a module: those that the functions use
+    sources: tuple[tuple[str, str], ...] = ()  # of files that workers can't read: names and texts, for tracebacks
+
+
+class _Names(NamedTuple):
+    used: frozenset[str]  # as globals
+    attributes: frozenset[str]  # as anything, also as attributes
+
+
+@functools.lru_cache(4096)
+def _names_in(code: types.CodeType) -> _Names:
+    used = {each.argval for each in dis.get_instructions(code) if each.opname in _GLOBAL_OPERATIONS}
+    attributes = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = _names_in(constant)
+            used |= inner.used
+            attributes |= inner.attributes
+    return _Names(frozenset(used), frozenset(attributes))
+
+
+class Digests(dict[str, bytes]):
+    """What tells whether a worker has the globals of these names."""
+
+
+class Main:
+    """The main script in this process: that of the program itself."""
+
+    sends_globals = True
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.module = module
+
+    def member(self, name: str) -> Any:
+        """What a pickle refers to by this name in this module."""
+        own = _MEMBERS.get(name)
+        return globals()[name] if own is None else getattr(self, own)
+
+    def attribute(self, name: str) -> Any:
+        """Raises AttributeError."""
+        return functools.reduce(getattr, name.split("."), self.module)
+
+    def name_of(self, thing: Any) -> str | None:
+        """The name under which the main script has this function or class."""
+        if getattr(thing, "__module__", None) != "__main__":
+            return None
+        name = thing.__qualname__
+        try:
+            return name if isinstance(name, str) and self.attribute(name) is thing else None
+        except AttributeError:
+            return None
+
+    # What a pickle calls, see _MEMBERS.
+
+    def make_function(self, code: bytes, name: str, cells: int) -> types.FunctionType:
+        closure = tuple(types.CellType() for _ in range(cells))
+        return types.FunctionType(marshal.loads(code), self.module.__dict__, name, None, closure)
+
+    def make_named(self, name: str, make: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """A function or class whose state, which may refer to it by its name, follows."""
+        made = make(*arguments)
+        setattr(self.module, name, made)
+        return made
+
+    def apply(self, definitions: list[tuple[Any, ...]]) -> Digests:
+        raise AssertionError("a worker sends no globals")
+
+
+def set_function(function: types.FunctionType, state: tuple[dict[str, Any], dict[str, Any], list[Any]]) -> None:
+    attributes, own, cells = state
+    for name, value in attributes.items():
+        setattr(function, name, value)
+    function.__dict__.update(own)
+    for cell, contents in zip(function.__closure__ or (), cells, strict=True):
+        if contents:
+            cell.cell_contents = contents[0]
+
+
+def make_property(function: Callable[..., Any], name: str | None) -> Any:
+    made = functools.cached_property(function)
+    if name is not None:
+        made.__set_name__(type, name)
+    return made
+
+
+def make_cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:
+    return functools.lru_cache(maxsize, typed)(function)
+
+
+class Namespace(Main):
+    """The main script of a program in a worker. read: makes an object of a pickle, for this namespace."""
+
+    sends_globals = False
+
+    def __init__(self, read: Callable[[bytes, "Namespace"], Any]) -> None:
+        super().__init__(types.ModuleType("__main__"))
+        self.module.__dict__["__builtins__"] = builtins
+        self._read = read
+        self._digests: dict[str, bytes] = {}
+        self._awaited: dict[str, Definition] = {}
+
+    def has(self, digests: Digests) -> bool:
+        """True if the globals are those of these digests."""
+        return all(self._digests.get(name, b"") == digest for name, digest in digests.items())
+
+    def apply(self, definitions: list[tuple[Any, ...]]) -> Digests:
+        all_ = [*map(Definition._make, definitions)]
+        for each in all_:
+            for module in each.submodules:
+                __import__(module)
+            for file, text in each.sources:
+                linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+            former = self._digests.get(each.name, b"")
+            if not each.digest and former:
+                self.module.__dict__.pop(each.name, None)
+                del self._digests[each.name]
+            elif former != each.digest:
+                self._awaited[each.name] = each
+        while self._awaited:
+            self._define(next(iter(self._awaited)))
+        return Digests((each.name, each.digest) for each in all_)
+
+    def attribute(self, name: str) -> Any:
+        # One global's value may refer to others, also in a circle.
+        top = name.partition(".")[0]
+        if top in self._awaited:
+            self._define(top)
+        return super().attribute(name)
+
+    def _define(self, name: str) -> None:
+        for base in self._awaited[name].before:
+            if base in self._awaited:
+                self._define(base)
+        if name not in self._awaited:
+            return  # a base has needed it
+        definition = self._awaited.pop(name)
+        try:
+            value = self._read(definition.pickled, self)
+        except BaseException as error:
+            error.add_note(f"This was about the global {name} of the main script.")
+            self._awaited.clear()
+            raise
+        setattr(self.module, name, value)
+        self._digests[name] = definition.digest
+
+
+_namespaces: weakref.WeakValueDictionary[str, Namespace] = weakref.WeakValueDictionary()
+
+
+def namespace_of(program: str, read: Callable[[bytes, Namespace], Any]) -> Namespace:
+    """The namespace of the program with this name, which lives as long as the caller's reference."""
+    found = _namespaces.get(program)
+    if found is None:
+        found = _namespaces[program] = Namespace(read)
+    return found
+
+
+def _is_importable(thing: Any) -> bool:
+    module = sys.modules.get(thing.__module__)
+    if module is None or thing.__module__ == "__main__":
+        return False
+    try:
+        return functools.reduce(getattr, thing.__qualname__.split("."), module) is thing
+    except AttributeError:
+        return False
+
+
+def _marshalled(code: types.CodeType) -> bytes:
+    try:
+        return marshal.dumps(code, 2)  # newer versions depend on how often constants are referred to
+    except ValueError:
+        return marshal.dumps(code)  # a constant slice, since Python 3.14
+
+
+def _has_slots(kind: type) -> bool:
+    # A NamedTuple gets its empty ones by itself.
+    slots = kind.__dict__.get("__slots__")
+    return slots is not None and (slots != () or not issubclass(kind, tuple))
+
+
+def _is_by_value(reduced: Any) -> bool:
+    return isinstance(reduced, tuple) and getattr(reduced[0], "__name__", None) == "_make_skeleton_class"
+
+
+def _with_slots(reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The class is made with its slots: cloudpickle makes one without, whose objects the other side can't read."""
+    make, arguments, (attributes, more), *others = reduced
+    metaclass, name, bases, present, *own = arguments
+    attributes = {key: each for key, each in attributes.items() if type(each) is not types.MemberDescriptorType}
+    slots = attributes.pop("__slots__")
+    arguments = (metaclass, name, bases, {**present, "__slots__": slots}, *own)
+    return make, arguments, (attributes, more), *others
+
+
+class Reducer:
+    """Reduces what belongs to the main script, for one pickler, and notes the globals that it uses.
+
+    root: the value of the global `root_name`, which does not go by its name. define: makes the definition of a global
+    now, and returns its name; None if the object is no global that other pickles may refer to.
+    """
+
+    def __init__(
+        self,
+        main: Main,
+        root: Any = None,
+        root_name: str | None = None,
+        define: Callable[[Any], str | None] | None = None,
+    ) -> None:
+        self.used: set[str] = set()
+        self.parts: set[str] = set()  # globals that are parts of the object
+        self.attributes: set[str] = set()
+        self.files: set[str] = set()
+        self.main = main
+        self._root = root
+        self._root_name = root_name
+        self._define = define
+
+    def global_of(self, thing: Any) -> str | None:
+        """The name of the global that this object is, if the pickle is to refer to it: persistent_id()."""
+        name = self._define(thing) if self._define is not None else None
+        if name is not None:
+            self.parts.add(name)
+        return name
+
+    def reduced(self, thing: Any, otherwise: Callable[[Any], Any]) -> Any:
+        """What reducer_override() returns. otherwise: the one of cloudpickle."""
+        kind = type(thing)
+        is_root = self._root_name is not None and thing is self._root
+        if kind is not types.FunctionType and kind is not _CACHED and not isinstance(thing, type):
+            if kind is functools.cached_property:
+                return make_property, (thing.func, thing.attrname)  # which has a lock in Python 3.11
+            return (_MADE_ANEW[kind], ()) if is_root and kind in _MADE_ANEW else otherwise(thing)
+        name = self.main.name_of(thing)
+        if name is not None and (top := name.partition(".")[0]) != self._root_name:
+            self.used.add(top)
+            return main_attribute, (name,)
+        if kind is types.FunctionType and thing.__globals__ is self.main.module.__dict__:
+            reduced = self._function(thing)
+        elif kind is _CACHED and not _is_importable(thing):
+            parameters = thing.cache_parameters()
+            reduced = make_cached, (thing.__wrapped__, parameters["maxsize"], parameters["typed"])
+        else:
+            reduced = otherwise(thing)
+            if isinstance(thing, type) and _is_by_value(reduced) and _has_slots(thing):
+                reduced = _with_slots(reduced)
+        if is_root and isinstance(reduced, tuple):
+            return main_named, (self._root_name, *reduced[:2]), *reduced[2:]
+        return reduced
+
+    def _function(self, function: types.FunctionType) -> tuple[Any, ...]:
+        code = function.__code__
+        names = _names_in(code)
+        self.used |= names.used
+        self.used.add("__package__")  # for relative imports
+        self.attributes |= names.attributes
+        self.files.add(code.co_filename)
+        cells: list[Any] = []
+        for cell in function.__closure__ or ():
+            try:
+                cells.append((cell.cell_contents,))
+            except ValueError:  # empty
+                cells.append(())
+        attributes = {}
+        for name in _FUNCTION_ATTRIBUTES:
+            try:
+                attributes[name] = getattr(function, name)
+            except NameError:
+                pass  # annotations of a name that is not there yet, since Python 3.14
+        arguments = (_marshalled(code), function.__name__, len(cells))
+        return main_function, arguments, (attributes, function.__dict__, cells), None, None, set_function
+
+
+# In a pickle, these stand for members of the Main of the process that reads it.
+def main_attribute(name: str) -> Any:
+    raise AssertionError
+
+
+def main_named(name: str, make: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    raise AssertionError
+
+
+def main_function(code: bytes, name: str, cells: int) -> Any:
+    raise AssertionError
+
+
+def main_definitions(definitions: list[tuple[Any, ...]]) -> Any:
+    raise AssertionError
+
+
+_MEMBERS = {
+    "main_attribute": "attribute",
+    "main_named": "make_named",
+    "main_function": "make_function",
+    "main_definitions": "apply",
+}
+
+
+class Definitions:
+    """Its pickle is that of Digests, and gives a Namespace that reads it the globals."""
+
+    def __init__(self, definitions: list[Definition]) -> None:
+        self.definitions = definitions
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return main_definitions, ([tuple(each) for each in self.definitions],)
+
+
+# Objects of these types have no identity that matters, or go by their names.
+_WITHOUT_IDENTITY = (
+    frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented)})
+    | frozenset({types.FunctionType, types.BuiltinFunctionType, types.ModuleType, _CACHED})
+)
+
+
+class Definer:
+    """Makes the definitions of the globals that pickles need. pickled: makes a pickle with a Reducer."""
+
+    def __init__(self, main: Main, pickled: Callable[[Any, Reducer], bytes]) -> None:
+        self._main = main
+        self._pickled = pickled
+        self._made: dict[str, Definition] = {}
+        self._ranks: dict[str, int] = {}
+        self._begun: set[str] = set()
+        self._names: dict[int, str] | None = None
+        self._awaited: set[str] = set()
+        self._attributes: set[str] = set()
+        self._files: set[str] = set()
+
+    def reducer(self) -> Reducer:
+        return Reducer(self._main, define=self.name_of)
+
+    def name_of(self, thing: Any) -> str | None:
+        """The name of the global that this object is, which is defined then. None for one that refers to itself here."""
+        if self._names is None:
+            self._names = {}
+            for each, value in [*self._main.module.__dict__.items()]:
+                if type(value) not in _WITHOUT_IDENTITY and not isinstance(value, type) and not each.startswith("__"):
+                    self._names.setdefault(id(value), each)
+        name = self._names.get(id(thing))
+        if name is None or name in self._begun and name not in self._made:
+            return None
+        self._define(name)
+        return name
+
+    def definitions(self, reducer: Reducer) -> Definitions:
+        """The globals that the pickle of the reducer needs, also those that these use. Raises what their pickling raises."""
+        self._note(reducer)
+        while self._awaited:
+            self._define(self._awaited.pop())
+        self._add_modules()
+        # An object's __setstate__() or __hash__() may use what is only named in code.
+        return Definitions(sorted(self._made.values(), key=lambda each: self._ranks[each.name]))
+
+    def _note(self, reducer: Reducer) -> None:
+        self._awaited |= reducer.used
+        self._attributes |= reducer.attributes
+        self._files |= reducer.files
+
+    def _define(self, name: str) -> None:
+        if name in self._begun:
+            return
+        self._begun.add(name)
+        if name not in self._main.module.__dict__:
+            # A built-in name, one that is not there yet, or not any more.
+            self._made[name] = Definition(name, b"", b"")
+            self._ranks[name] = 0
+            return
+        value = self._main.module.__dict__[name]
+        own = Reducer(self._main, value, name, self.name_of)
+        try:
+            data = self._pickled(value, own)
+        except Exception as error:
+            error.add_note(
+                f"The global {name} of the main script, of type {type(value).__qualname__}, which a function for the "
+                "workers uses, can't be sent to them. Make it in an initializer, or in a module that they import."
+            )
+            raise
+        # A part that is another object now is to be another one here, too.
+        digest = hashlib.blake2b(data, digest_size=16)
+        for part in sorted(own.parts):
+            digest.update(self._made[part].digest)
+        self._made[name] = Definition(name, digest.digest(), data, tuple(self._bases(value, name)))
+        self._ranks[name] = _rank(value, own)
+        self._note(own)
+
+    def _bases(self, value: Any, name: str) -> Iterable[str]:
+        if isinstance(value, type):
+            for base in reversed((*value.__mro__[1:], type(value))):
+                own = self._main.name_of(base)
+                if own is not None and (top := own.partition(".")[0]) != name:
+                    yield top
+
+    def _add_modules(self) -> None:
+        for name, definition in self._made.items():
+            value = self._main.module.__dict__.get(name)
+            if isinstance(value, types.ModuleType) and definition.digest:
+                self._made[name] = definition._replace(submodules=tuple(_submodules(value.__name__, self._attributes)))
+        if self._made and (sources := tuple(_sources(self._files))):
+            first = next(iter(self._made))
+            self._made[first] = self._made[first]._replace(sources=sources)
+
+
+def _rank(value: Any, reducer: Reducer) -> int:
+    if isinstance(value, types.FunctionType) or type(value) is _CACHED:
+        return 1
+    if isinstance(value, type):
+        return 2
+    return 3 if reducer.used or reducer.parts else 0
+
+
+def _submodules(package: str, attributes: set[str]) -> Iterable[str]:
+    """Those imported ones whose names the functions have: concurrent.futures of concurrent."""
+    for name in [*sys.modules]:
+        if name.startswith(package + ".") and attributes.issuperset(name[len(package) + 1 :].split(".")):
+            yield name
+
+
+def _sources(files: set[str]) -> Iterable[tuple[str, str]]:
+    for file in sorted(files):
+        if not os.path.isfile(file) and (lines := linecache.getlines(file)):
+            yield file, "".join(lines)
