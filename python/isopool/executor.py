@@ -391,7 +391,7 @@ class Executor(concurrent.futures.Executor):
         name = getattr(fn, "__qualname__", None) or repr(fn)
         try:
             function = self._calls.pickled(fn)
-            arguments = payload.dumps((args, kwargs), _native.tensor_of, program_main())
+            arguments = payload.call_dumps(args, kwargs, _native.tensor_of, program_main())
         except Exception as error:
             error.add_note(_unpicklable(name, fn, args, kwargs))
             future.set_exception(error)

@@ -814,3 +814,43 @@ def test_a_function_that_refers_to_itself_is_collected(executor: isopool.Executo
     del function
     gc.collect()
     assert alive() is None
+
+
+def same_twice(first: Any, second: Any) -> tuple[bool, Any, Any]:
+    return first is second, first, second
+
+
+def test_what_a_call_has_twice_it_has_twice_in_the_worker_too(executor: isopool.Executor) -> None:
+    class Holder:
+        def __init__(self, value: Any) -> None:
+            self.value = value
+
+    long = bytes(5000)
+    for value in ({"x": long}, {"x": b"short"}, bytearray(5000), (long, long), Holder(long), np.ones(3), [long]):
+        same, first, second = executor.submit(same_twice, value, value).result()
+        assert same and first is second
+    value = {"x": bytearray(5000)}
+    assert executor.submit(lambda a, b: a["x"] is b[0]["x"], value, [value]).result()
+    held = bytearray(5000)
+    assert executor.submit(lambda a, b: a is b.value, held, Holder(held)).result()
+
+
+def test_a_value_may_contain_itself(executor: isopool.Executor) -> None:
+    first: dict[str, Any] = {"long": bytes(5000)}
+    first["self"] = first
+    second: dict[str, Any] = {"long": bytes(5000)}
+    second["tuple"] = (second,)
+
+    third: dict[str, Any] = {}
+    third["self"] = third
+
+    def circular() -> dict[str, Any]:
+        value: dict[str, Any] = {"long": bytes(5000)}
+        value["self"] = (value, [value])
+        return value
+
+    assert executor.submit(lambda value: value["self"] is value, first).result()
+    assert executor.submit(lambda value: value["tuple"][0] is value, second).result()
+    assert executor.submit(lambda value: value["self"] is value, third).result()
+    result = executor.submit(circular).result()
+    assert result["self"][0] is result and result["self"][1][0] is result

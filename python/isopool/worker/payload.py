@@ -145,25 +145,81 @@ def _read(pickled: Any, parts: Sequence[Any], main: Main | None) -> tuple[Any, D
 _PLAIN = frozenset({int, float, bool, type(None), str})
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, depth: int = 0) -> bool:
     kind = type(value)
     if kind in _PLAIN:
         return True
+    if depth > 10:
+        return False  # it may contain itself
     if kind is tuple:
-        return all(map(_is_plain, value))
-    return kind is dict and all(type(key) is str and _is_plain(each) for key, each in value.items())
+        for each in value:
+            if not _is_plain(each, depth + 1):
+                return False
+        return True
+    return kind is dict and all(type(key) is str and _is_plain(each, depth + 1) for key, each in value.items())
+
+
+# Parts that refer to nothing that may be a part of the value, too.
+_LEAVES = _PLAIN | {bytes, bytearray, complex, torch.Tensor}
+
+# Of a larger value the long bytes stay in its pickle.
+_MOST_PARTS = 256
 
 
 def _with_long_bytes(value: Any) -> Any:
-    """The value, with long bytes in it, its items and theirs as LongBytes. Other containers keep theirs."""
+    """The value with LongBytes in place of its long bytes, if it consists of tuples, dicts and leaves only.
+
+    Only then the copies of its containers are known to be all that refer to them: what the value has twice, it has
+    twice afterwards.
+    """
+    return _copied(value, {}) if _parts_of(value, 0) <= _MOST_PARTS else value
+
+
+def _call_with_long_bytes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same of a call's arguments. Nothing else refers to the two containers, and bytes can't change."""
+    value = (args, kwargs)
+    if _parts_of(value, 0) <= _MOST_PARTS:
+        copied: tuple[tuple[Any, ...], dict[str, Any]] = _copied(value, {})
+        return copied
+
+    def long(each: Any) -> Any:
+        return LongBytes(each) if type(each) is bytes and len(each) >= SHORTEST_BUFFER else each
+
+    return tuple(map(long, args)), {name: long(each) for name, each in kwargs.items()}
+
+
+def _parts_of(value: Any, known: int) -> int:
+    """How many parts it has beside `known` ones; too many if one of them is no leaf."""
     kind = type(value)
-    if (kind is bytes or kind is bytearray) and len(value) >= SHORTEST_BUFFER:
-        return LongBytes(value)
-    if kind is tuple and any(type(each) in (bytes, bytearray, tuple, dict) for each in value):
-        return tuple(map(_with_long_bytes, value))
-    if kind is dict and any(type(each) in (bytes, bytearray, tuple) for each in value.values()):
-        return {key: _with_long_bytes(each) for key, each in value.items()}
-    return value
+    if known > _MOST_PARTS:
+        return known
+    if kind in _LEAVES or kind.__name__ == "ndarray" and kind.__module__ == "numpy" and not value.dtype.hasobject:
+        return known + 1
+    if kind is tuple:
+        for each in value:
+            known = _parts_of(each, known + 1)
+        return known
+    if kind is dict:
+        for name, each in value.items():
+            known = _parts_of(each, known + 1) if type(name) in _PLAIN else _MOST_PARTS + 1
+        return known
+    return _MOST_PARTS + 1
+
+
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
+    kind = type(value)
+    known = copies.get(id(value))
+    if known is not None:
+        return known
+    made: Any = value
+    if kind is tuple:
+        made = tuple(_copied(each, copies) for each in value)
+    elif kind is dict:
+        made = {key: _copied(each, copies) for key, each in value.items()}
+    elif (kind is bytes or kind is bytearray) and len(value) >= SHORTEST_BUFFER:
+        made = LongBytes(value)
+    copies[id(value)] = made
+    return made
 
 
 def _part_of(pickled: Any, tensor_of: Callable[[Any], torch.Tensor]) -> str | torch.Tensor:
@@ -174,6 +230,15 @@ def _pickle_of(part: str | torch.Tensor) -> Any:
     return part.encode("latin-1") if isinstance(part, str) else memory_of(part)
 
 
+def call_dumps(
+    args: tuple[Any, ...], kwargs: dict[str, Any], tensor_of: Callable[[Any], torch.Tensor], main: Main
+) -> Parts:
+    """dumps() of (args, kwargs), to which nothing else refers."""
+    if _is_plain(args) and _is_plain(kwargs):
+        return [_part_of(pickle.dumps((args, kwargs), 5), tensor_of)]
+    return _dumps(_call_with_long_bytes(args, kwargs), tensor_of, main)
+
+
 def dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | None = None) -> Parts:
     """The parts of an object, which refer to the memory of its arrays. Raises what its pickling raises.
 
@@ -182,11 +247,15 @@ def dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | Non
     """
     if _is_plain(value):
         return [_part_of(pickle.dumps(value, 5), tensor_of)]
+    return _dumps(_with_long_bytes(value), tensor_of, main)
+
+
+def _dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | None) -> Parts:
     file = io.BytesIO()
     definer = Definer(main, _whole) if main is not None and main.sends_globals else None
     reducer = definer.reducer() if definer is not None else Reducer(main) if main is not None else None
     pickler = _Pickler(file, reducer)
-    pickler.dump(_with_long_bytes(value))
+    pickler.dump(value)
     pickled: Any = file.getbuffer()
     if definer is not None and reducer is not None and (before := _before(definer, reducer)):
         pickled = before + pickled
