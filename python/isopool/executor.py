@@ -309,9 +309,9 @@ class Executor(concurrent.futures.Executor):
     """A concurrent.futures.Executor whose calls run in worker processes, and which one dead worker does not break.
 
     Functions go by value (lambdas, closures, functions of the main script and of notebooks), once to each worker, with
-    the globals of the main script that they use. Of arguments and results, the memory of torch tensors, numpy arrays and long bytes is passed in shared memory: an
-    argument is copied once, a tensor or an array that the call made never. Do not change an argument before its call
-    has ended.
+    the globals of the main script that they use. Of arguments and results, the memory of torch tensors, numpy arrays
+    and long bytes is passed in shared memory: an argument is copied once, a tensor or an array that the call made
+    never. Do not change an argument before its call has ended.
 
     If a worker dies, the future of the call that it ran raises WorkerLost, which is a BrokenProcessPool; all other
     calls go on, and the next worker takes its place. future.cancel() also ends a call that runs.

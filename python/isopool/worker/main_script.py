@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions, classes and other globals of the program's main script, which workers can't import, for both sides of a call.
+"""Functions, classes and other globals of the program's main script, which workers can't import: for both sides.
 
-What the main script has under a name goes by this name: in a worker it is the same object in all calls, also where other
-globals refer to it. A worker has one namespace for the main script of an Executor. A global gets into it with the first
-call that uses it, and again with the next one after the program has changed it; else the namespace keeps what functions
-have set there.
+What the main script has under a name goes by this name: in a worker it is the same object in all calls, also where
+other globals refer to it. A worker has one namespace for the main script of an Executor. A global gets into it with the
+first call that uses it, and again with the next one after the program has changed it; else the namespace keeps what
+functions have set there.
 
 Only payload.py uses it.
 """
@@ -137,7 +137,7 @@ def make_cached(function: Callable[..., Any], maxsize: int | None, typed: bool) 
 
 
 class Namespace(Main):
-    """The main script of a program in a worker. read: makes an object of a pickle, for this namespace."""
+    """The main script of an Executor's program in a worker. read: makes an object of a pickle, for this namespace."""
 
     sends_globals = False
 
@@ -196,11 +196,11 @@ class Namespace(Main):
 _namespaces: weakref.WeakValueDictionary[str, Namespace] = weakref.WeakValueDictionary()
 
 
-def namespace_of(program: str, read: Callable[[bytes, Namespace], Any]) -> Namespace:
-    """The namespace of the program with this name, which lives as long as the caller's reference."""
-    found = _namespaces.get(program)
+def namespace_of(name: str, read: Callable[[bytes, Namespace], Any]) -> Namespace:
+    """The namespace of this name, which lives as long as the caller's reference."""
+    found = _namespaces.get(name)
     if found is None:
-        found = _namespaces[program] = Namespace(read)
+        found = _namespaces[name] = Namespace(read)
     return found
 
 
@@ -379,7 +379,10 @@ class Definer:
         return Reducer(self._main, define=self.name_of)
 
     def name_of(self, thing: Any) -> str | None:
-        """The name of the global that this object is, which is defined then. None for one that refers to itself here."""
+        """The name of the global that this object is, which is defined then.
+
+        None also if that global refers to itself here.
+        """
         if self._names is None:
             self._names = {}
             for each, value in [*self._main.module.__dict__.items()]:
@@ -392,7 +395,10 @@ class Definer:
         return name
 
     def definitions(self, reducer: Reducer) -> Definitions:
-        """The globals that the pickle of the reducer needs, also those that these use. Raises what their pickling raises."""
+        """The globals that the pickle of the reducer needs, also those that these use.
+
+        Raises what their pickling raises.
+        """
         self._note(reducer)
         while self._awaited:
             self._define(self._awaited.pop())

@@ -143,8 +143,9 @@ class _Known(NamedTuple):
 class TaskRunner:
     """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once.
 
-    program: the name of the namespace of its main script. arguments: its sys.argv. most_tasks: after so many the worker exits, instead of running another one; 0: no limit. authkey: multiprocessing's
-    key of the Executor's process, in hexadecimal.
+    program: the name of the namespace of its main script. arguments: its sys.argv. most_tasks: after so many the worker
+    exits, instead of running another one; 0: no limit. authkey: multiprocessing's key of the Executor's process, in
+    hexadecimal.
     """
 
     def __init__(
