@@ -19,7 +19,7 @@ import torch
 from isopool import _native, errors
 from isopool.functions import PickledFunction, PickledFunctions
 from isopool.options import PoolFields
-from isopool.program import namespace_name, program_main
+from isopool.program import program_main
 from isopool.worker import payload, tasks
 
 _P = ParamSpec("_P")
@@ -122,7 +122,7 @@ class _Calls:
         # How many calls took a function along, up to what is enough.
         self._sent: tasks.RecentFunctions[int] = tasks.RecentFunctions()
         authkey = bytes(multiprocessing.process.current_process().authkey).hex()
-        runner = pool._create("tasks", "TaskRunner", (namespace_name(), sys.argv, most_tasks, authkey, *initializer))
+        runner = pool._create("tasks", "TaskRunner", (sys.argv, most_tasks, authkey, *initializer))
         self.run = runner.method("run")
         self.run_chunk = runner.method("run_chunk")
         _alive.add(self)

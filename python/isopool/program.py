@@ -1,23 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What workers get of this program."""
 
-import itertools
 import os
-import secrets
 import site
 import sys
 import sysconfig
 import zipfile
 
 from isopool.worker.main_script import Main
-
-_token = secrets.token_hex(8)
-_numbers = itertools.count(1)
-
-
-def namespace_name() -> str:
-    """A new name for the main script of this process in workers: each Executor has state of its own there."""
-    return f"{_token}-{os.getpid()}-{next(_numbers)}"
 
 
 def program_main() -> Main:

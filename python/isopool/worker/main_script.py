@@ -6,7 +6,7 @@ other globals refer to it. A worker has one namespace for the main script of an 
 first call that uses it, and again with the next one after the program has changed it; else the namespace keeps what
 functions have set there.
 
-Only payload.py uses it.
+payload.py makes and reads the pickles.
 """
 
 import _thread
@@ -20,7 +20,6 @@ import os
 import sys
 import threading
 import types
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -191,17 +190,6 @@ class Namespace(Main):
             raise
         setattr(self.module, name, value)
         self._digests[name] = definition.digest
-
-
-_namespaces: weakref.WeakValueDictionary[str, Namespace] = weakref.WeakValueDictionary()
-
-
-def namespace_of(name: str, read: Callable[[bytes, Namespace], Any]) -> Namespace:
-    """The namespace of this name, which lives as long as the caller's reference."""
-    found = _namespaces.get(name)
-    if found is None:
-        found = _namespaces[name] = Namespace(read)
-    return found
 
 
 def _is_importable(thing: Any) -> bool:
@@ -376,7 +364,7 @@ class Definer:
         self._files: set[str] = set()
 
     def reducer(self) -> Reducer:
-        return Reducer(self._main, define=self.name_of)
+        return Reducer(self._main, define=self.name_of if self._main.sends_globals else None)
 
     def name_of(self, thing: Any) -> str | None:
         """The name of the global that this object is, which is defined then.
@@ -397,8 +385,10 @@ class Definer:
     def definitions(self, reducer: Reducer) -> Definitions:
         """The globals that the pickle of the reducer needs, also those that these use.
 
-        Raises what their pickling raises.
+        None in a worker: the program has them. Raises what their pickling raises.
         """
+        if not self._main.sends_globals:
+            return Definitions([])
         self._note(reducer)
         while self._awaited:
             self._define(self._awaited.pop())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Any Python object as a pickle and tensors, for both sides of a call.
 
-The first part is the object's pickle (protocol 5, cloudpickle: functions and classes of __main__ go by value): a short
-one as text, each byte a character, because a call passes text faster than a tensor. The others are tensors of what lies
+The first part is the object's pickle (protocol 5, cloudpickle: functions and classes of __main__ go by value, or as
+main_script.py says): a short one as text, each byte a character, because a call passes text faster than a tensor. The others are tensors of what lies
 beside it: the memory of torch tensors, numpy arrays and long bytes, which is not copied here. A tensor of a call lies in
 shared memory, so the other side's object is made on that memory.
 """
@@ -252,8 +252,8 @@ def dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | Non
 
 def _dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | None) -> Parts:
     file = io.BytesIO()
-    definer = Definer(main, _whole) if main is not None and main.sends_globals else None
-    reducer = definer.reducer() if definer is not None else Reducer(main) if main is not None else None
+    definer = Definer(main, _whole) if main is not None else None
+    reducer = definer.reducer() if definer is not None else None
     pickler = _Pickler(file, reducer)
     pickler.dump(value)
     pickled: Any = file.getbuffer()
@@ -276,8 +276,6 @@ def _whole(value: Any, reducer: Reducer) -> bytes:
 
 def whole_dumps(value: Any, main: Main) -> bytes:
     """One pickle of the object, for whole_loads(). Raises what its pickling raises."""
-    if not main.sends_globals:
-        return _whole(value, Reducer(main))
     definer = Definer(main, _whole)
     reducer = definer.reducer()
     pickled = _whole(value, reducer)

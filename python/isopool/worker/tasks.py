@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 
 from . import payload
-from .main_script import Digests, Namespace, namespace_of
+from .main_script import Digests, Namespace
 
 VALUE, RAISED, UNKNOWN_FUNCTION, UNREADABLE, INITIALIZER_RAISED = range(5)
 
@@ -140,19 +140,37 @@ class _Known(NamedTuple):
     digests: Digests
 
 
+class _Surroundings:
+    """What a call finds of the program in the interpreter, which may serve other programs, too, while this is entered.
+
+    The proxies of a multiprocessing.Manager connect with the key that they find when they are unpickled.
+    """
+
+    def __init__(self, authkey: bytes, main: types.ModuleType, arguments: list[str]) -> None:
+        self._of_program = authkey, main, arguments
+        self._own: tuple[bytes, types.ModuleType, list[str]]
+
+    def __enter__(self) -> None:
+        process = multiprocessing.process.current_process()
+        self._own = process.authkey, sys.modules["__main__"], sys.argv
+        process.authkey, sys.modules["__main__"], sys.argv = self._of_program
+
+    def __exit__(self, *_: object) -> None:
+        process = multiprocessing.process.current_process()
+        process.authkey, sys.modules["__main__"], sys.argv = self._own
+
+
 class TaskRunner:
     """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once.
 
-    program: the name of the namespace of its main script. arguments: its sys.argv. most_tasks: after so many the worker
-    exits, instead of running another one; 0: no limit. authkey: multiprocessing's key of the Executor's process, in
-    hexadecimal.
+    arguments: the program's sys.argv. most_tasks: after so many the worker exits, instead of running another one; 0: no
+    limit. authkey: multiprocessing's key of the Executor's process, in hexadecimal.
     """
 
     def __init__(
-        self, program: str, arguments: list[str], most_tasks: int, authkey: str, *initializer: str | torch.Tensor
+        self, arguments: list[str], most_tasks: int, authkey: str, *initializer: str | torch.Tensor
     ) -> None:
         self.isopool_model_name = "isopool.Executor"
-        self._program = program
         self._arguments = list(arguments)
         self._most_tasks = most_tasks
         self._authkey = bytes.fromhex(authkey)
@@ -163,13 +181,14 @@ class TaskRunner:
         self._initialized = not self._initializer
         self._tasks = 0
         self._functions: RecentFunctions[_Known] = RecentFunctions()
-        self._main = namespace_of(self._program, payload.read_global)
+        self._main = Namespace(payload.read_global)
+        self._surroundings = _Surroundings(self._authkey, self._main.module, self._arguments)
 
-    def __getstate__(self) -> tuple[str, list[str], int, bytes, payload.Parts]:
-        return self._program, self._arguments, self._most_tasks, self._authkey, self._initializer
+    def __getstate__(self) -> tuple[list[str], int, bytes, payload.Parts]:
+        return self._arguments, self._most_tasks, self._authkey, self._initializer
 
-    def __setstate__(self, state: tuple[str, list[str], int, bytes, payload.Parts]) -> None:
-        self._program, self._arguments, self._most_tasks, self._authkey, self._initializer = state
+    def __setstate__(self, state: tuple[list[str], int, bytes, payload.Parts]) -> None:
+        self._arguments, self._most_tasks, self._authkey, self._initializer = state
         self._prepare()
 
     def run(self, key: str, function: torch.Tensor | None, *arguments: str | torch.Tensor) -> Answer:
@@ -189,51 +208,35 @@ class TaskRunner:
     ) -> Answer:
         if self._tasks == self._most_tasks > 0:
             os._exit(SERVED_EXIT)
-        # The proxies of a multiprocessing.Manager connect with the key that they find when they are unpickled. The
-        # worker may serve other programs, too: theirs find its own key, and its own main script.
-        process = multiprocessing.process.current_process()
-        own = process.authkey, sys.modules["__main__"], sys.argv
-        process.authkey, sys.modules["__main__"], sys.argv = self._authkey, self._main.module, self._arguments
-        try:
-            return self._answer_in_program(key, pickled, arguments, call)
-        finally:
-            process.authkey, sys.modules["__main__"], sys.argv = own
-
-    def _answer_in_program(
-        self,
-        key: str,
-        pickled: torch.Tensor | None,
-        arguments: tuple[str | torch.Tensor, ...],
-        call: Callable[..., Any],
-    ) -> Answer:
-        main = self._main
-        if not self._initialized:
+        with self._surroundings:
+            main = self._main
+            if not self._initialized:
+                try:
+                    function, args = payload.loads(self._initializer, main)
+                    function(*args)
+                except BaseException as error:
+                    return _raised(INITIALIZER_RAISED, error, main)
+                self._initialized = True
             try:
-                function, args = payload.loads(self._initializer, main)
-                function(*args)
+                known = self._function(key, pickled)
+                if known is None:
+                    return (UNKNOWN_FUNCTION,)
+                args, kwargs = payload.loads(arguments, main)
             except BaseException as error:
-                return _raised(INITIALIZER_RAISED, error, main)
-            self._initialized = True
-        try:
-            known = self._function(key, pickled)
-            if known is None:
-                return (UNKNOWN_FUNCTION,)
-            args, kwargs = payload.loads(arguments, main)
-        except BaseException as error:
-            return _raised(UNREADABLE, error, main)
-        self._tasks += 1
-        try:
-            result = call(known, args, kwargs)
-        except BaseException as error:
-            return _raised(RAISED, error, main)
-        finally:
-            del args, kwargs
-        try:
-            return (VALUE, *payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments), main))
-        except BaseException as error:
-            name = getattr(known, "__qualname__", repr(known))
-            error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
-            return _raised(RAISED, error, main)
+                return _raised(UNREADABLE, error, main)
+            self._tasks += 1
+            try:
+                result = call(known, args, kwargs)
+            except BaseException as error:
+                return _raised(RAISED, error, main)
+            finally:
+                del args, kwargs
+            try:
+                return (VALUE, *payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments), main))
+            except BaseException as error:
+                name = getattr(known, "__qualname__", repr(known))
+                error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
+                return _raised(RAISED, error, main)
 
     def _function(self, key: str, pickled: torch.Tensor | None) -> Callable[..., Any] | None:
         known = self._functions.use(key)
