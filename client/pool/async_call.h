@@ -66,8 +66,6 @@ class AsyncCall {
     drain_ = drain;
     call_.accepted = false;
   }
-  /// The drain during which it was submitted; 0: none.
-  uint64_t drain() const { return drain_; }
 
   /// Waits for the outcome; null if there is none at `until`. The outcome is constant and lives as
   /// long as this object. A worker's death is an outcome. Throws Error in a forked child, inside
@@ -102,8 +100,8 @@ class AsyncCall {
   std::vector<at::IValue> args_;
   client::NamedArguments kwargs_;
   client::PoolCall call_;  // of these four; constant once the call is queued
-  uint64_t drain_ = 0;
-  bool left_ = false;  // leaveExecutor() was called
+  uint64_t drain_ = 0;     // during which it was submitted; 0: none
+  bool left_ = false;      // leaveExecutor() was called
   // For the thread that moved phase_ to kSettling.
   Callback callback_;
   const bool hasCallback_;
