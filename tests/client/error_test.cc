@@ -47,11 +47,12 @@ TEST(Error, OfPythonIsARuntimeErrorWithTorchDeploysText) {
 }
 
 TEST(Error, OfPythonLeavesTheWorkerAlive) {
-  const int64_t process = sharedSubject().number("pid");
-  const uint64_t replaced = sharedManager().workersReplaced();
-  for (int i = 0; i < 100; ++i) errorOf("fail", {at::ones({1000})});
-  EXPECT_EQ(sharedSubject().number("pid"), process);
-  EXPECT_EQ(sharedManager().workersReplaced(), replaced);
+  InterpreterManager manager(1);
+  const Subject subject(manager);
+  const int64_t process = subject.number("pid");
+  for (int i = 0; i < 100; ++i) errorOf("fail", {at::ones({1000})}, subject);
+  EXPECT_EQ(subject.number("pid"), process);
+  EXPECT_EQ(manager.workersReplaced(), 0u);
 }
 
 TEST(Error, OfACallReleasesItsInput) {
@@ -65,11 +66,13 @@ TEST(Error, OfACallReleasesItsInput) {
 }
 
 TEST(Error, SysExitDoesNotEndTheWorker) {
-  const int64_t process = sharedSubject().number("pid");
-  const RemoteError error = errorOf("leave", {3});
+  InterpreterManager manager(1);
+  const Subject subject(manager);
+  const int64_t process = subject.number("pid");
+  const RemoteError error = errorOf("leave", {3}, subject);
   EXPECT_EQ(error.pythonType(), "SystemExit");
   EXPECT_TRUE(contains(error.message(), "exit code 3")) << error.message();
-  EXPECT_EQ(sharedSubject().number("pid"), process);
+  EXPECT_EQ(subject.number("pid"), process);
 }
 
 TEST(Error, OddExceptionsArriveToo) {
