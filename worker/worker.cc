@@ -28,7 +28,8 @@ namespace isopool::worker {
 namespace {
 
 // `folders` empty: named objects keep Python's names, because the supervisor would not find them.
-void beginInPython(const ipc::ForkWorker& order, int crashLog, const std::string& folders) {
+void beginInPython(const ipc::ForkWorker& order, int crashLog, bool logged,
+                   const std::string& folders) {
   const std::string names =
       folders.empty() ? "" : ipc::namedObjectsOf(folders, base::Epoch(order.epoch));
   const auto threads =
@@ -41,9 +42,10 @@ void beginInPython(const ipc::ForkWorker& order, int crashLog, const std::string
     }
   }
   const PyRef begin = workerFunction("startup", "begin");
-  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "KiisKOs", order.seed, crashLog,
-                                                  debugged() ? 1 : 0, names.c_str(), threads,
-                                                  variables.get(), order.gpu.c_str())))
+  if (begin &&
+      PyRef::steal(PyObject_CallFunction(
+          begin.get(), "KiisKOsii", order.seed, crashLog, debugged() ? 1 : 0, names.c_str(),
+          threads, variables.get(), order.gpu.c_str(), order.shared ? 1 : 0, logged ? 1 : 0)))
     return;
   throw std::runtime_error(takePythonError().traceback);
 }
@@ -59,6 +61,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
     // The descriptors first: an error from here on is logged to the crash log.
     setUpWorkerProcess(descriptors, forker);
+    const bool logged = descriptors.output.valid();
     descriptors.output.close();
     setProcessTitle("starting");
     keepCrashLog(descriptors.crashLog.get());
@@ -71,7 +74,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     watchForForks(std::array{descriptors.control.get(), descriptors.lifeline.get(),
                              descriptors.doorbell.get()});
     copyTensorsInForks(base::settingInEnvironment("ISOPOOL_FORK_COPY_LIMIT").number);
-    beginInPython(order, descriptors.crashLog.get(), plan.settings.folders);
+    beginInPython(order, descriptors.crashLog.get(), logged, plan.settings.folders);
     loadLibraries(base::settingInEnvironment(kWorkerLibraries).items);
     if (!ipc::memoryObjectHas(descriptors.doorbell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the doorbell is not a memory object of one page");

@@ -257,8 +257,20 @@ void log(LogLevel level, std::string_view text, std::initializer_list<LogField> 
   theLog().write(level, kindOf(level), text, {fields.begin(), fields.size()});
 }
 
-size_t logOutput(std::string_view line, std::span<const LogField> fields) {
-  return theLog().write(LogLevel::kInfo, LineKind::kOutput, line, fields);
+size_t logOutput(LogLevel level, std::string_view line, std::span<const LogField> fields) {
+  return theLog().write(level, LineKind::kOutput, line, fields);
+}
+
+LogLevel takeLevel(std::string_view& line) {
+  constexpr size_t kPrefix = 3;
+  if (line.size() < kPrefix || line[0] != '<' || line[1] < '0' || line[1] > '7' || line[2] != '>') {
+    return LogLevel::kInfo;
+  }
+  const char priority = line[1];
+  line.remove_prefix(kPrefix);
+  if (priority <= '3') return LogLevel::kError;
+  if (priority == '4') return LogLevel::kWarning;
+  return priority == '7' ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
 LostLines lostLines() { return theLog().lost(); }

@@ -67,9 +67,12 @@ void setLogLevel(LogLevel level);
 /// thread may call it.
 void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
 
-/// Writes a line of another process's output; the fields say whose. It has level info, and is
-/// written whatever the threshold is. Else as log(). Returns the bytes of the line.
-size_t logOutput(std::string_view line, std::span<const LogField> fields);
+/// Writes a line of another process's output; the fields say whose. It is written whatever the
+/// threshold is. Else as log(). Returns the bytes of the line.
+size_t logOutput(LogLevel level, std::string_view line, std::span<const LogField> fields);
+/// The level that a line of another process names by a prefix, "<4>" for a warning (sd-daemon(3)),
+/// which is removed from `line`; info if it has none.
+LogLevel takeLevel(std::string_view& line);
 
 /// What a line is: its level, or output of another process.
 enum class LineKind { kDebug, kInfo, kWarning, kError, kOutput };

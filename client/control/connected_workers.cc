@@ -61,14 +61,14 @@ void ConnectedWorkers::handle(ipc::Frame& frame) {
 void ConnectedWorkers::introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame) {
   releaseReturned();
   const auto channel = linkTo(message, frame, welcome_.livenessWordWorks, rules_.connection);
-  channel->onDeath([writer = writer_, epoch = message.epoch](const std::string& reason) {
-    writer->send(ipc::ReportDeath{epoch, reason});
+  channel->onDeath([writer = writer_, epoch = message.epoch](const auto& reason, bool overdue) {
+    writer->send(ipc::ReportDeath{epoch, reason, overdue});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
   });
   channel->limitCleanup(rules_.cleanupLimit, watch_);
   if (welcome_.shared) {
     channel->share({[writer = writer_, epoch = message.epoch](const std::string& reason) {
-                      writer->send(ipc::ReportDeath{epoch, reason});
+                      writer->send(ipc::ReportDeath{epoch, reason, /*overdue=*/false});
                     },
                     [writer = writer_, epoch = message.epoch](uint64_t sequence) {
                       writer->send(ipc::ReportOverdue{epoch, sequence});

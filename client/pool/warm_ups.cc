@@ -90,7 +90,7 @@ void WarmUps::close() {
     if (task.link->shared()) {
       task.link->markDead();
     } else {
-      task.link->kill("the pool for which it was warmed up has ended");
+      task.link->kill("the pool for which it was warmed up has ended", /*overdue=*/true);
     }
   }
   for (Task& task : tasks) task.thread.join();

@@ -106,11 +106,11 @@ bool WorkerLink::workerDied() const {
   return died;
 }
 
-void WorkerLink::kill(const std::string& reason) {
+void WorkerLink::kill(const std::string& reason, bool overdue) {
   if (sharedWorker_) return sharedWorker_->kill(reason);
   // Reported first, so that the supervisor has the reason when it sees the worker end.
   try {
-    if (deathReport_) deathReport_(reason);
+    if (deathReport_) deathReport_(reason, overdue);
   } catch (const std::bad_alloc&) {
     // The supervisor then takes it for a kill from outside.
   }

@@ -114,8 +114,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   /// is the last 4 KiB of the worker's file, or this process's reason for killing the worker.
   WorkerLost::Death death();
   /// Kills the worker with SIGKILL; a shared worker is killed by its supervisor. Does not wait: the
-  /// requests are settled by the death that follows. `reason` is for the supervisor's log.
-  void kill(const std::string& reason);
+  /// requests are settled by the death that follows. `reason` and `overdue`, as in
+  /// ipc::ReportDeath, are for the supervisor's log.
+  void kill(const std::string& reason, bool overdue = false);
 
   /// The ways to have a shared worker ended by its supervisor. Called by any thread that uses the
   /// link; must not block and must not use the link.
@@ -209,11 +210,10 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   /// True if the worker's process has ended; waits for that up to `patience`.
   bool processGone(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
   /// Sets a callback. It is called with an empty reason when a waiting thread first sees the death,
-  /// and with the reason before kill() kills a worker that no other program uses. Call once, before
-  /// the pool has the channel. The callback must not block and must not use the link.
-  void onDeath(std::function<void(const std::string& reason)> callback) {
-    deathReport_ = std::move(callback);
-  }
+  /// and with what kill() has got before that kills a worker that no other program uses. Call once,
+  /// before the pool has the channel. The callback must not block and must not use the link.
+  using OnDeath = std::function<void(const std::string& reason, bool overdue)>;
+  void onDeath(OnDeath callback) { deathReport_ = std::move(callback); }
 
   base::Epoch epoch() const { return memory_->end().epoch(); }
   /// A number that no other link of this process has: two supervisors may use the same epochs.
@@ -336,7 +336,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   const uint64_t connection_;  // the number of the connection that introduced the worker
   std::optional<SharedWorker> sharedWorker_;
   ipc::LeaseTable loans_;
-  std::function<void(const std::string&)> deathReport_;
+  OnDeath deathReport_;
 
   base::Mutex publishMutex_;
   base::Condition slotFreed_;

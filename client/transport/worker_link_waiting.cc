@@ -370,7 +370,8 @@ void WorkerLink::settleAll() {
   ipc::reachCrashPoint(ipc::CrashPoint::kCallsSettled);
   // Reports only a death: a channel may also end because this process leaves a living worker.
   try {
-    if (first && deathReport_ && deathSeen_.load(std::memory_order_relaxed)) deathReport_("");
+    const bool report = first && deathReport_ && deathSeen_.load(std::memory_order_relaxed);
+    if (report) deathReport_("", /*overdue=*/false);
   } catch (const std::bad_alloc&) {
     // The supervisor sees the death itself, a little later.
   }
@@ -448,7 +449,7 @@ void WorkerLink::endOverdue(uint64_t sequence, const char* reason) {
   if (sharedWorker_) {
     sharedWorker_->overdue(sequence);
   } else {
-    kill(reason);
+    kill(reason, /*overdue=*/true);
   }
 }
 

@@ -127,7 +127,7 @@ struct ChannelMapped {
 
 /// The client found that the owner of the worker's liveness word died or that the worker's ring is
 /// poisoned, or it is about to kill the worker. `reason`: why it kills the worker; empty if it does
-/// not.
+/// not. `overdue`: because the call that the worker runs was cancelled or is past its deadline.
 /// The supervisor of a private pool kills the worker (again) and replaces it without waiting for
 /// its pidfd. A shared supervisor treats the message as a hint: unless it finds the worker dead or
 /// stuck, it closes the client's channel (ChannelClosed) and introduces another one.
@@ -135,7 +135,8 @@ struct ReportDeath {
   static constexpr MessageType kType = MessageType::kReportDeath;
   uint64_t epoch = 0;
   std::string reason;
-  MSGPACK_DEFINE_ARRAY(epoch, reason)
+  bool overdue = false;
+  MSGPACK_DEFINE_ARRAY(epoch, reason, overdue)
 };
 
 /// A call of the client runs past its deadline in a shared worker. The supervisor kills the worker

@@ -21,9 +21,10 @@ namespace isopool::ipc {
 struct ForkWorker {
   static constexpr MessageType kType = MessageType::kForkWorker;
   uint64_t epoch = 0;
-  uint64_t seed = 0;  ///< for torch's and numpy's random number generators
-  std::string gpu;    ///< its CUDA_VISIBLE_DEVICES; empty: that of the zygote
-  MSGPACK_DEFINE_ARRAY(epoch, seed, gpu)
+  uint64_t seed = 0;    ///< for torch's and numpy's random number generators
+  std::string gpu;      ///< its CUDA_VISIBLE_DEVICES; empty: that of the zygote
+  bool shared = false;  ///< it serves several programs
+  MSGPACK_DEFINE_ARRAY(epoch, seed, gpu, shared)
 };
 
 // ---- zygote -> supervisor -------------------------------------------------------------------

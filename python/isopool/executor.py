@@ -21,6 +21,7 @@ from isopool.functions import PickledFunction, PickledFunctions
 from isopool.options import PoolFields
 from isopool.program import program_main
 from isopool.worker import payload, tasks
+from isopool.worker.log_settings import program_settings
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -294,9 +295,13 @@ def _end_all() -> None:
 threading._register_atexit(_end_all)  # type: ignore[attr-defined]
 
 
-def _prepared(initializer: Callable[..., object], initargs: tuple[Any, ...]) -> payload.Parts:
+def _prepared(initializer: Callable[..., object] | None, initargs: tuple[Any, ...]) -> payload.Parts:
+    """What a worker does before its first call. Empty: nothing."""
+    settings = program_settings()
+    if settings is None and initializer is None:
+        return []
     try:
-        return payload.dumps((initializer, initargs), _native.tensor_of, program_main())
+        return payload.dumps((settings, initializer, initargs), _native.tensor_of, program_main())
     except Exception as error:
         error.add_note(
             "The initializer or its initargs can't be pickled. Workers are not forked from this program: of "
@@ -348,7 +353,7 @@ class Executor(concurrent.futures.Executor):
                 raise ValueError("max_tasks_per_child must be >= 1")
         if pool is not None and (max_workers is not None or options):
             raise TypeError("pool is an existing Pool: it has its number of workers and its options already")
-        prepared = _prepared(initializer, initargs) if initializer is not None else []
+        prepared = _prepared(initializer, initargs)
         made = pool if pool is not None else _native.Pool(max_workers, **options)
         self._calls = _Calls(made, pool is None, max_tasks_per_child or 0, prepared)
         self._run = self._calls.run

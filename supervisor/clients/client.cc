@@ -104,7 +104,8 @@ void Client::dispatch(ipc::Frame& frame) {
     case MessageType::kReportDeath: {
       const auto message = ipc::decodeMessage<ipc::ReportDeath>(frame);
       if (group_ == nullptr) return;
-      return reportDeath(Epoch(message.epoch), printable(message.reason, kLongestReason));
+      return reportDeath(Epoch(message.epoch), printable(message.reason, kLongestReason),
+                         message.overdue);
     }
     case MessageType::kReportOverdue:
       return reportOverdue(ipc::decodeMessage<ipc::ReportOverdue>(frame));

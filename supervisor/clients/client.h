@@ -63,7 +63,8 @@ class Client : public GroupClient {
   virtual void dispatch(ipc::Frame& frame);
   virtual void openPool(base::PoolId pool, uint32_t workers) = 0;
   virtual void closePool(base::PoolId pool) = 0;
-  virtual void reportDeath(base::Epoch epoch, const std::string& reason) = 0;
+  /// As in ipc::ReportDeath, with a printable reason.
+  virtual void reportDeath(base::Epoch epoch, const std::string& reason, bool overdue) = 0;
   /// Holds the package by holdPackage(), or refuses it.
   virtual void takePackage(const ipc::LoadPackage& message,
                            std::shared_ptr<PackageMemory> memory) = 0;

@@ -35,9 +35,10 @@ void PrivateClient::openPool(PoolId pool, uint32_t workers) {
 
 void PrivateClient::closePool(PoolId pool) { group_->closePool(pool); }
 
-void PrivateClient::reportDeath(Epoch epoch, const std::string& reason) {
-  if (group_->find(epoch) == nullptr) return group_->blameReaped(epoch, reason);
-  if (Worker* worker = judged(epoch)) group_->loseWorker(*worker, DeathCause::kReported, reason);
+void PrivateClient::reportDeath(Epoch epoch, const std::string& reason, bool overdue) {
+  const DeathCause cause = overdue ? DeathCause::kOverdue : DeathCause::kReported;
+  if (group_->find(epoch) == nullptr) return group_->blameReaped(epoch, cause, reason);
+  if (Worker* worker = judged(epoch)) group_->loseWorker(*worker, cause, reason);
 }
 
 // No other program has packages with the same bytes, and the client waits for no answer.

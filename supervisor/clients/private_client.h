@@ -40,7 +40,7 @@ class PrivateClient final : public Client {
   void welcome() override;
   void openPool(base::PoolId pool, uint32_t workers) override;
   void closePool(base::PoolId pool) override;
-  void reportDeath(base::Epoch epoch, const std::string& reason) override;
+  void reportDeath(base::Epoch epoch, const std::string& reason, bool overdue) override;
   void takePackage(const ipc::LoadPackage& message, std::shared_ptr<PackageMemory> memory) override;
   std::string refusalOfDescriptor() const override { return {}; }
   ClientLimits limits() const override { return {}; }

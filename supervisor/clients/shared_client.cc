@@ -220,7 +220,7 @@ uint32_t SharedClient::share() const {
   return its != nullptr ? its->share : 1;
 }
 
-void SharedClient::reportDeath(Epoch epoch, const std::string& reason) {
+void SharedClient::reportDeath(Epoch epoch, const std::string& reason, bool /*overdue*/) {
   if (Worker* worker = judged(epoch)) group_->workerReported(*worker, *this, reason);
 }
 

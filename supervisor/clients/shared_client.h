@@ -77,7 +77,7 @@ class SharedClient final : public Client {
   void dispatch(ipc::Frame& frame) override;
   void openPool(base::PoolId pool, uint32_t workers) override;
   void closePool(base::PoolId pool) override;
-  void reportDeath(base::Epoch epoch, const std::string& reason) override;
+  void reportDeath(base::Epoch epoch, const std::string& reason, bool overdue) override;
   void takePackage(const ipc::LoadPackage& message, std::shared_ptr<PackageMemory> memory) override;
   std::string refusalOfDescriptor() const override;
   ClientLimits limits() const override;

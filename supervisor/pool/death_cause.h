@@ -20,7 +20,8 @@ enum class DeathCause {
   kExit,           ///< it exited by itself
   kUnfit,          ///< it exited because user code had left it unfit for other programs
   kGaveUp,         ///< it exited because it could not go on, and reported why
-  kOverdue,        ///< killed: a call continued after its deadline or limits.call_time
+  kOverdue,        ///< killed: a call continued after its deadline or limits.call_time, or after
+                   ///< the program of a private pool had cancelled it
   kClientLeft,     ///< killed: code of a client that had left continued
   kUnresponsive,   ///< killed: too slow to start, or to attach or detach a channel
   kStopped,        ///< killed: a signal had stopped it

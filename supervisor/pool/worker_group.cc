@@ -131,9 +131,9 @@ void WorkerGroup::stateChanged(const Processes::StateChange& change) {
   }
 }
 
-void WorkerGroup::blameReaped(Epoch epoch, const std::string& reason) {
+void WorkerGroup::blameReaped(Epoch epoch, DeathCause cause, const std::string& reason) {
   const auto reaped = reaped_.find(epoch);
-  if (reaped != reaped_.end()) reaped->second->blame(DeathCause::kReported, reason);
+  if (reaped != reaped_.end()) reaped->second->blame(cause, reason);
 }
 
 void WorkerGroup::onZygoteCrashLoop() {
@@ -204,8 +204,8 @@ void WorkerGroup::workerLost(Worker& worker) {
   if (services_.zygote.struggling()) onZygoteCrashLoop();
 }
 
-void WorkerGroup::logDeath(const DeathReport& report, const std::string& death,
-                           const std::string& cause) const {
+void WorkerGroup::logDeath(const DeathReport& report, base::LogLevel level,
+                           const std::string& death, const std::string& cause) const {
   std::optional<pid_t> replacement;
   if (over_) {
     // The group starts no worker.
@@ -216,7 +216,7 @@ void WorkerGroup::logDeath(const DeathReport& report, const std::string& death,
     const auto next = serving != serving_.end() ? workers_.find(serving->second) : workers_.end();
     replacement = next != workers_.end() ? next->second->pid() : 0;
   }
-  base::log(base::LogLevel::kWarning, report.text(death, cause, replacement),
+  base::log(level, report.text(death, cause, replacement),
             {{"worker_pid", report.processId},
              {"death", death},
              {"replacement_pid", replacement.value_or(0)}});
@@ -263,10 +263,12 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
                                              ") has served as many tasks as it was to serve");
         return;
       }
-      if (!record.replaced) {
-        alive->totals_.countDeath(leaving->deathCause(how), alive->services_.loop.now());
-      }
-      alive->logDeath(record, death, cause);
+      const DeathCause kind = leaving->deathCause(how);
+      if (!record.replaced) alive->totals_.countDeath(kind, alive->services_.loop.now());
+      // The only program of a private pool has ended the call itself.
+      const bool asked = alive->services_.options.privatePool && kind == DeathCause::kOverdue;
+      alive->logDeath(record, asked ? base::LogLevel::kInfo : base::LogLevel::kWarning, death,
+                      cause);
     });
     reaped_[epoch] = workers_.at(epoch);
     lost_.erase(lost);
@@ -337,6 +339,7 @@ OutputSource WorkerGroup::outputSourceOf(Epoch epoch) {
   const Worker* worker = find(epoch);
   if (worker == nullptr) return source;
   source.processId = worker->pid();
+  source.namesLevels = services_.options.privatePool;
   source.model = readStatusPage(worker->statusPage()).model;
   const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
   if (assignment && assignment->slot) {

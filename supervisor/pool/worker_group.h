@@ -153,7 +153,7 @@ class WorkerGroup : private SlotTableEffects {
   void onZygoteCrashLoop();
   /// Sets the cause of death of a worker that is reaped but not yet logged: its only client has
   /// reported why.
-  void blameReaped(base::Epoch epoch, const std::string& reason);
+  void blameReaped(base::Epoch epoch, DeathCause cause, const std::string& reason);
   /// Settings that can change at run time have changed.
   void settingsChanged();
   /// The member no longer uses a worker that retires, or that it has left.
@@ -207,7 +207,7 @@ class WorkerGroup : private SlotTableEffects {
   void workerAttached(Worker& worker, ClientId client);
   void workerDetached(Worker& worker, ClientId client);
   void workerLost(Worker& worker);
-  void logDeath(const DeathReport& report, const std::string& death,
+  void logDeath(const DeathReport& report, base::LogLevel level, const std::string& death,
                 const std::string& cause) const;
   void workerGone(Worker& worker, const std::optional<ExitStatus>& status);
 

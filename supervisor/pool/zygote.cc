@@ -144,7 +144,8 @@ void Zygote::sendWaiting() {
   if (outstanding_.empty()) awaitAnswer();
   for (; !waiting_.empty(); waiting_.pop_front()) {
     ForkRequest& request = waiting_.front();
-    const ipc::ForkWorker message{request.epoch.value, randomSeed(), request.gpu};
+    const ipc::ForkWorker message{request.epoch.value, randomSeed(), request.gpu,
+                                  !options_.privatePool};
     if (request.output.valid()) {
       connection_->send(message,
                         {request.control.get(), request.lifeline.get(), request.doorbell.get(),

@@ -108,7 +108,9 @@ void WorkerOutput::logLine(const std::string& line) {
   if (source.pool) fields.emplace_back("pool", *source.pool);
   if (source.slot) fields.emplace_back("slot", *source.slot);
   if (!source.model.empty()) fields.emplace_back("model", source.model);
-  quota_.charge(share_, base::logOutput(line, fields));
+  std::string_view text = line;
+  const auto level = source.namesLevels ? base::takeLevel(text) : base::LogLevel::kInfo;
+  quota_.charge(share_, base::logOutput(level, text, fields));
 }
 
 bool WorkerOutput::isWithinRate(size_t bytes) {

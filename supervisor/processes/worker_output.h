@@ -27,6 +27,7 @@ struct OutputSource {
   std::optional<uint32_t> pool;     ///< of a private supervisor
   std::optional<std::string> slot;  ///< "2", "spare"; nothing: the worker has none any more
   std::string model;                ///< of its present or last call; empty: not known
+  bool namesLevels = false;         ///< its lines may begin with a level, see base::takeLevel()
 };
 
 /// What one worker, or the zygote, writes to its standard output and error stream. Each line

@@ -188,7 +188,7 @@ TEST_F(LogTest, LosesLinesInsteadOfWaitingForAReaderAndSaysHowMany) {
   onLogBehind([&] { ++behind; });
   const LostLines before = lostLines();
   for (int i = 0; i < 10'000; ++i) log(LogLevel::kInfo, std::string(500, 'x'));
-  logOutput("from a model", {});
+  logOutput(LogLevel::kInfo, "from a model", {});
   log(LogLevel::kWarning, "a worker died");
   onLogBehind(nullptr);
   EXPECT_EQ(behind, 1);

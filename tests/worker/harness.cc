@@ -178,7 +178,7 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   worker->control = ipc::ControlSocket(std::move(ours));
   worker->lifeline = std::move(lifelineWrite);
   const auto begin = Clock::now();
-  control_.send(ipc::ForkWorker{worker->epoch, seed, ""},
+  control_.send(ipc::ForkWorker{worker->epoch, seed, "", false},
                 {theirs.get(), lifelineRead.get(), worker->doorbellObject.get(),
                  worker->crashLog.get(), statusPage.get()});
   theirs.close();

@@ -12,7 +12,7 @@ from multiprocessing import shared_memory
 from typing import Any
 
 import torch
-from isopool_worker import thread_counts
+from isopool_worker import log_records, thread_counts
 
 
 def begin(
@@ -23,6 +23,8 @@ def begin(
     threads: int,
     thread_variables: list[str],
     gpu: str,
+    shared: bool,
+    logged: bool,
 ) -> None:
     # The driver reads it when CUDA is used for the first time, which the zygote has not done.
     if gpu:
@@ -32,6 +34,7 @@ def begin(
     multiprocessing.process.current_process().name = f"IsopoolWorker-{os.getpid()}"
     # Before user code and the libraries that it loads.
     thread_counts.use(threads, thread_variables)
+    log_records.begin(bool(shared), bool(logged))
     # All forks start with equal generators. Python reseeds `random` itself.
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")

@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 
 from . import payload
+from .log_settings import adopt
 from .main_script import Digests, Namespace
 
 VALUE, RAISED, UNKNOWN_FUNCTION, UNREADABLE, INITIALIZER_RAISED = range(5)
@@ -212,8 +213,11 @@ class TaskRunner:
             main = self._main
             if not self._initialized:
                 try:
-                    function, args = payload.loads(self._initializer, main)
-                    function(*args)
+                    log_settings, function, args = payload.loads(self._initializer, main)
+                    if log_settings is not None:
+                        adopt(log_settings)
+                    if function is not None:
+                        function(*args)
                 except BaseException as error:
                     return _raised(INITIALIZER_RAISED, error, main)
                 self._initialized = True

@@ -53,7 +53,7 @@ TEST(Messages, CrossWithEveryFieldAtItsLimit) {
   crossed(SlotQuarantined{kLarge32, 1, 2, 3, "text"});
   crossed(CallTimeOver{kLarge, kLarge, "text"});
   crossed(GrantOutputSegment{kLarge, kLarge32, kLarge});
-  crossed(ForkWorker{kLarge, kLarge, "GPU-8e2f"});
+  crossed(ForkWorker{kLarge, kLarge, "GPU-8e2f", true});
   crossed(AttachChannel{kLarge, kLarge, kLarge, kLarge32, kLarge32, kLarge});
   crossed(MapPackage{kLarge, kLarge32, kLarge, std::string(100'000, 'n')});
   crossed(RefuseOutputSegment{kLarge, "the limit", true, true});
