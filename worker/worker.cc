@@ -22,6 +22,7 @@
 #include "worker/python/interpreter.h"
 #include "worker/python/python_errors.h"
 #include "worker/serve/call_loop.h"
+#include "worker/serve/operation_threads.h"
 
 namespace isopool::worker {
 
@@ -76,6 +77,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     copyTensorsInForks(base::settingInEnvironment("ISOPOOL_FORK_COPY_LIMIT").number);
     beginInPython(order, descriptors.crashLog.get(), logged, plan.settings.folders);
     loadLibraries(base::settingInEnvironment(kWorkerLibraries).items);
+    matchOperationThreads();
     if (!ipc::memoryObjectHas(descriptors.doorbell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the doorbell is not a memory object of one page");
     }

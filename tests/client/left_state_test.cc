@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What one program's code turns on in a worker's thread or process and leaves on, and what other
 // programs see of it in their calls.
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -104,6 +105,10 @@ def formats():
     locale.setlocale(locale.LC_ALL, "C.UTF-8" if locale.setlocale(locale.LC_ALL) == "C" else "C")
 
 
+def slack():
+    ctypes.CDLL(None).prctl(29, ctypes.c_ulong(10**9))
+
+
 def gradient():
     try:
         weight = torch.ones(2, requires_grad=True)
@@ -152,6 +157,7 @@ def state():
         sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
         sorted(os.sched_getaffinity(0)),
         locale.setlocale(locale.LC_ALL),
+        ctypes.CDLL(None).prctl(30),
     ))
 )";
 
@@ -188,8 +194,87 @@ INSTANTIATE_TEST_SUITE_P(Of, LeftState,
                          ::testing::Values("rounding", "inference", "no_grad", "keys", "transform",
                                            "hooks", "autocast", "autocast_nesting", "locked_memory",
                                            "context", "loop", "recursion", "folder", "umask",
-                                           "blocked", "processors", "formats"),
+                                           "blocked", "processors", "formats", "slack"),
                          [](const auto& each) { return std::string(each.param); });
+
+constexpr const char* kManyThreads = R"(
+import ctypes
+import platform
+
+import torch
+
+libm = ctypes.CDLL("libm.so.6")
+UPWARD = 0x400000 if platform.machine() == "aarch64" else 0x800
+
+
+def values():
+    """What several threads compute, each for a part: quotients that are rounded, and denormal numbers."""
+    quotients = torch.full((1 << 20,), 7.0) / 10
+    return str((quotients.unique().tolist(), int(torch.count_nonzero(torch.full((1 << 20,), 1e-42) * 1))))
+
+
+def rounding():
+    libm.fesetround(UPWARD)
+    values()
+
+
+def denormals():
+    torch.set_flush_denormal(True)
+    values()
+
+
+def more_threads():
+    libm.fesetround(UPWARD)
+    torch.set_num_threads(3)
+    values()
+)";
+
+class LeftThreads : public LeftState {
+ protected:
+  static std::string valuesIn(InterpreterSession& session) {
+    return session.global("threads", "values")(at::ArrayRef<Obj>()).toIValue().toStringRef();
+  }
+};
+
+TEST_P(LeftThreads, ComputeWithTheModesOfEachCall) {
+  serve({"--workers", "1", "--worker-threads", "2"});
+  auto leaving = attach(1);
+  leaving->registerModuleSource("threads", kManyThreads);
+  const auto manager = attach(1);
+  manager->registerModuleSource("threads", kManyThreads);
+  InterpreterSession session = manager->acquireOne();
+  {
+    InterpreterSession left = leaving->acquireOne();
+    left.global("threads", GetParam())(at::ArrayRef<Obj>());
+    EXPECT_EQ(valuesIn(session), "([0.699999988079071], 1048576)");
+    EXPECT_NO_THROW(valuesIn(left));
+    EXPECT_EQ(valuesIn(session), "([0.699999988079071], 1048576)");
+  }
+  leaving.reset();
+  EXPECT_EQ(valuesIn(session), "([0.699999988079071], 1048576)");
+  EXPECT_EQ(supervisor().report().restarts, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, LeftThreads,
+                         ::testing::Values("rounding", "denormals", "more_threads"),
+                         [](const auto& each) { return std::string(each.param); });
+
+// The program's own modes go with each call.
+TEST_F(AttachedManagers, ThreadsFlushDenormalNumbersInCallsOfAProgramThatDoesOnly) {
+  serve({"--workers", "1", "--worker-threads", "2"});
+  const auto manager = attach(1);
+  manager->registerModuleSource("threads", kManyThreads);
+  InterpreterSession session = manager->acquireOne();
+  const auto values = [&] {
+    return session.global("threads", "values")(at::ArrayRef<Obj>()).toIValue().toStringRef();
+  };
+  for (int i = 0; i < 3; ++i) {
+    at::globalContext().setFlushDenormal(true);
+    EXPECT_EQ(values(), "([0.699999988079071], 0)");
+    at::globalContext().setFlushDenormal(false);
+    EXPECT_EQ(values(), "([0.699999988079071], 1048576)");
+  }
+}
 
 class OwnLeftState : public LeftState {};
 

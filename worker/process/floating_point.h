@@ -25,6 +25,8 @@ class FloatingPointControl {
     return control;
   }
 
+  bool operator==(const FloatingPointControl&) const = default;
+
   void apply() const noexcept {
 #if defined(__x86_64__)
     const FloatingPointControl now = ofThisThread();

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <locale.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ bool folderIs(const std::string& folder) noexcept {
 
 }  // namespace
 
-KeptAttributes::KeptAttributes() : umask_(::umask(0)) {
+KeptAttributes::KeptAttributes() : umask_(::umask(0)), timerSlack_(::prctl(PR_GET_TIMERSLACK)) {
   ::umask(umask_);
   char folder[PATH_MAX];
   if (::getcwd(folder, sizeof folder) != nullptr) folder_ = folder;
@@ -31,6 +32,9 @@ KeptAttributes::KeptAttributes() : umask_(::umask(0)) {
 std::string KeptAttributes::restore() const noexcept {
   ::umask(umask_);
   ::pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
+  if (timerSlack_ > 0 && ::prctl(PR_GET_TIMERSLACK) != timerSlack_) {
+    ::prctl(PR_SET_TIMERSLACK, timerSlack_);
+  }
   cpu_set_t processors{};
   if (::sched_getaffinity(0, sizeof processors, &processors) == 0 &&
       std::memcmp(&processors, &processors_, sizeof processors) != 0 &&

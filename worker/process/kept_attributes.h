@@ -10,8 +10,8 @@
 namespace isopool::worker {
 
 /// Attributes of this process and its main thread that any code can change: working folder, umask,
-/// locale, and the thread's signal mask and processors. What one program's code sets is not for
-/// another's. The main thread.
+/// locale, and the thread's signal mask, processors and timer slack. What one program's code sets
+/// is not for another's. The main thread.
 class KeptAttributes {
  public:
   /// Records them. To be made before any user code runs.
@@ -27,6 +27,7 @@ class KeptAttributes {
   mode_t umask_;
   sigset_t blocked_{};
   cpu_set_t processors_{};
+  int timerSlack_;  ///< nanoseconds by which the kernel may delay the thread's timers
 };
 
 }  // namespace isopool::worker

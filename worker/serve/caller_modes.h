@@ -10,6 +10,7 @@
 
 #include "base/denormal_modes.h"
 #include "ipc/channel/operation.h"
+#include "worker/serve/operation_threads.h"
 
 namespace isopool::worker {
 
@@ -35,9 +36,9 @@ class CallerAutocast {
   bool enabled_;
 };
 
-/// Adds the caller's treatment of denormal numbers, as `flags` request, to the thread's own: what a
-/// model has turned on while it was loaded stays on. The destructor restores the former state. To
-/// be destroyed on the same thread.
+/// Adds the caller's treatment of denormal numbers, as `flags` request, to the thread's own, and
+/// that of torch's other threads: what a model has turned on while it was loaded stays on. The
+/// destructor restores the thread's former state. To be destroyed on the same thread.
 class CallerDenormals {
  public:
   explicit CallerDenormals(uint32_t flags) : former_(base::denormalModes()) {
@@ -45,6 +46,7 @@ class CallerDenormals {
         former_.flushToZero || (flags & ipc::kFlushToZero) != 0,
         former_.denormalsAreZero || (flags & ipc::kDenormalsAreZero) != 0};
     if (wanted != former_) base::setDenormalModes(wanted);
+    matchOperationThreads();
   }
   CallerDenormals(const CallerDenormals&) = delete;
   CallerDenormals& operator=(const CallerDenormals&) = delete;
