@@ -34,7 +34,7 @@ constexpr std::chrono::microseconds kBetweenHandOvers(40);
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
-bool lives(const WorkerSlot& slot) { return slot.channel && !slot.lost && !slot.channel->dead(); }
+bool lives(const WorkerSlot& slot) { return slot.channel && !slot.lost && !slot.channel->ended(); }
 // `configured`: the worker to which the caller's thread applies the environment, which may itself
 // use the worker before its warm-up; null for every other caller.
 bool serves(const WorkerSlot& slot, const WorkerLink* configured = nullptr) {

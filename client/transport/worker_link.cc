@@ -97,9 +97,7 @@ bool WorkerLink::processGone(milliseconds patience) const {
 
 // A death that was seen once stays: a hostile worker may change the liveness word again.
 bool WorkerLink::workerDied() const {
-  if (ended_.load(std::memory_order_acquire) || deathSeen_.load(std::memory_order_relaxed)) {
-    return true;
-  }
+  if (ended()) return true;
   const bool died =
       ipc::livenessWordOwnerDied(memory_->end().peer()) || (!livenessWordWorks_ && processGone());
   if (died) deathSeen_.store(true, std::memory_order_relaxed);

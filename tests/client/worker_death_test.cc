@@ -301,6 +301,37 @@ TEST_F(WorkerDeath, UnderLoadLosesOnlyCallsThatHadStarted) {
   RecordProperty("rerun", static_cast<int>(manager_.callsRerun()));
 }
 
+TEST(WorkerDeathOfOneOfThree, MovesEachCallAtMostOnce) {
+  InterpreterManager manager(3);
+  const Subject subject(manager);
+  constexpr uint64_t kThreads = 4;
+  constexpr uint64_t kKills = 20;
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> calls{0};
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        try {
+          subject.number("pid");
+        } catch (const WorkerLost& lost) {
+          EXPECT_TRUE(lost.started());
+        }
+        ++calls;
+      }
+    });
+  }
+  for (uint64_t kill = 0; kill < kKills; ++kill) {
+    const uint64_t before = calls;
+    EXPECT_TRUE(waitUntil([&] { return calls > before + 100; }));
+    ::kill(manager.allInstances()[kill % 3].processId().value(), SIGKILL);
+    EXPECT_TRUE(waitUntil([&] { return manager.workersReplaced() == kill + 1; }));
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(manager.callsRerun(), kKills * kThreads);
+}
+
 TEST_F(WorkerDeath, RunsCallsElsewhereThatWaitedBehindTheLostOne) {
   // A step of a session occupies each worker. Calls of the pool wait in the rings behind the steps.
   const Gate gates[2];
