@@ -11,15 +11,21 @@ payload.py makes and reads the pickles.
 
 import _thread
 import builtins
+import contextvars
+import copyreg
+import ctypes
 import dis
 import functools
 import hashlib
+import io
 import linecache
 import marshal
 import os
+import struct
 import sys
 import threading
 import types
+import typing
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -28,7 +34,9 @@ _GLOBAL_OPERATIONS = frozenset(
 )
 _FUNCTION_ATTRIBUTES = ("__defaults__", "__kwdefaults__", "__module__", "__qualname__", "__doc__", "__annotations__")
 _CACHED = type(functools.lru_cache(lambda: None))
-# What can't be sent, and what each worker needs one of its own of.
+_DISPATCHER = functools.singledispatch(lambda thing: None).__code__
+# What can't be sent, and what each worker needs one of its own of. In a global also as a part of other objects, such as
+# a threading.Event.
 _MADE_ANEW: dict[type, Callable[[], Any]] = {
     type(_thread.allocate_lock()): threading.Lock,
     type(threading.RLock()): threading.RLock,
@@ -135,6 +143,39 @@ def make_cached(function: Callable[..., Any], maxsize: int | None, typed: bool) 
     return functools.lru_cache(maxsize, typed)(function)
 
 
+def make_dispatcher(functions: dict[type, Callable[..., Any]]) -> Any:
+    dispatcher = functools.singledispatch(functions[object])
+    for kind, function in functions.items():
+        dispatcher.register(kind, function)
+    return dispatcher
+
+
+def make_dispatching_method(dispatcher: Any, function: Callable[..., Any]) -> Any:
+    made = functools.singledispatchmethod(function)
+    made.dispatcher = dispatcher
+    return made
+
+
+def make_library(kind: type, name: str | None, functions: dict[str, tuple[Any, ...]]) -> Any:
+    library = kind(name)
+    for each, types_and_check in functions.items():
+        function = getattr(library, each)
+        function.argtypes, function.restype, check = types_and_check
+        if check is not None:
+            function.errcheck = check
+    return library
+
+
+def make_context_variable(name: str, default: tuple[Any, ...]) -> Any:
+    return contextvars.ContextVar(name, default=default[0]) if default else contextvars.ContextVar(name)
+
+
+def make_type_variable(kind: Callable[..., Any], name: str, options: dict[str, Any], module: str) -> Any:
+    made = kind(name, **options)
+    made.__module__ = module
+    return made
+
+
 class Namespace(Main):
     """The main script of an Executor's program in a worker. read: makes an object of a pickle, for this namespace."""
 
@@ -229,6 +270,45 @@ def _with_slots(reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     return make, arguments, (attributes, more), *others
 
 
+def _library(library: ctypes.CDLL) -> tuple[Any, ...]:
+    functions = {
+        name: (each.argtypes, each.restype, getattr(each, "errcheck", None))
+        for name, each in vars(library).items()
+        if isinstance(each, ctypes._CFuncPtr)  # type: ignore[attr-defined]
+    }
+    return make_library, (type(library), library._name, functions)
+
+
+def _context_variable(variable: contextvars.ContextVar[Any]) -> tuple[Any, ...]:
+    try:
+        default = (contextvars.Context().run(variable.get),)
+    except LookupError:
+        default = ()
+    return make_context_variable, (variable.name, default)
+
+
+_TYPE_VARIABLES = (typing.ParamSpec, typing.TypeVarTuple)
+
+
+def _type_variable(variable: Any) -> tuple[Any, ...]:
+    options = {}
+    for name in ("bound", "covariant", "contravariant", "infer_variance"):
+        if value := getattr(variable, f"__{name}__", None):
+            options[name] = value
+    if (has_default := getattr(variable, "has_default", None)) is not None and has_default():
+        options["default"] = variable.__default__
+    return make_type_variable, (type(variable), variable.__name__, options, variable.__module__)
+
+
+_REDUCERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    # It has a lock in Python 3.11.
+    functools.cached_property: lambda each: (make_property, (each.func, each.attrname)),
+    functools.singledispatchmethod: lambda each: (make_dispatching_method, (each.dispatcher, each.func)),
+    struct.Struct: lambda each: (struct.Struct, (each.format,)),
+    contextvars.ContextVar: _context_variable,
+}
+
+
 class Reducer:
     """Reduces what belongs to the main script, for one pickler, and notes the globals that it uses.
 
@@ -264,15 +344,15 @@ class Reducer:
         kind = type(thing)
         is_root = self._root_name is not None and thing is self._root
         if kind is not types.FunctionType and kind is not _CACHED and not isinstance(thing, type):
-            if kind is functools.cached_property:
-                return make_property, (thing.func, thing.attrname)  # which has a lock in Python 3.11
-            return (_MADE_ANEW[kind], ()) if is_root and kind in _MADE_ANEW else otherwise(thing)
+            return self._reduced_object(thing, is_root, otherwise)
         name = self.main.name_of(thing)
         if name is not None and (top := name.partition(".")[0]) != self._root_name:
             self.used.add(top)
             return main_attribute, (name,)
         if kind is types.FunctionType and thing.__globals__ is self.main.module.__dict__:
             reduced = self._function(thing)
+        elif kind is types.FunctionType and thing.__code__ is _DISPATCHER and not _is_importable(thing):
+            reduced = make_dispatcher, (dict(thing.registry),)  # type: ignore[attr-defined]
         elif kind is _CACHED and not _is_importable(thing):
             parameters = thing.cache_parameters()
             reduced = make_cached, (thing.__wrapped__, parameters["maxsize"], parameters["typed"])
@@ -283,6 +363,33 @@ class Reducer:
         if is_root and isinstance(reduced, tuple):
             return main_named, (self._root_name, *reduced[:2]), *reduced[2:]
         return reduced
+
+    def _reduced_object(self, thing: Any, is_root: bool, otherwise: Callable[[Any], Any]) -> Any:
+        kind = type(thing)
+        if self._root_name is not None and kind in _MADE_ANEW:
+            return _MADE_ANEW[kind], ()
+        reduce = _REDUCERS.get(kind)
+        if reduce is not None:
+            return reduce(thing)
+        if kind is io.TextIOWrapper and thing not in (sys.stdout, sys.stderr, sys.stdin):
+            # cloudpickle would send the text that is in it, as another kind of file.
+            raise TypeError(f"cannot pickle '{kind.__module__}.{kind.__name__}' object")
+        if isinstance(thing, ctypes.CDLL):
+            return _library(thing)
+        if getattr(thing, "__module__", None) != "__main__" or kind.__reduce_ex__ is not object.__reduce_ex__:
+            return otherwise(thing)
+        if kind.__reduce__ is object.__reduce__:
+            return otherwise(thing)
+        reduced = thing.__reduce_ex__(5)
+        if not isinstance(reduced, str):
+            return reduced
+        # The name of a global, as typing.NewType and objects have it of which there is to be one.
+        if is_root:
+            if kind in _TYPE_VARIABLES:
+                return _type_variable(thing)
+            return copyreg.__newobj__, (kind,), object.__getstate__(thing)  # type: ignore[attr-defined]
+        self.used.add(reduced.partition(".")[0])
+        return main_attribute, (reduced,)
 
     def _function(self, function: types.FunctionType) -> tuple[Any, ...]:
         code = function.__code__

@@ -210,37 +210,50 @@ class TaskRunner:
         if self._tasks == self._most_tasks > 0:
             os._exit(SERVED_EXIT)
         with self._surroundings:
-            main = self._main
-            if not self._initialized:
-                try:
-                    log_settings, function, args = payload.loads(self._initializer, main)
-                    if log_settings is not None:
-                        adopt(log_settings)
-                    if function is not None:
-                        function(*args)
-                except BaseException as error:
-                    return _raised(INITIALIZER_RAISED, error, main)
-                self._initialized = True
+            kind, outcome = self._outcome(key, pickled, arguments, call)
+            # Here, where no exception is handled: Python goes through all the exceptions that led to that one whenever
+            # another one is raised meanwhile.
+            return (kind, *outcome) if isinstance(outcome, list) else _raised(kind, outcome, self._main)
+
+    def _outcome(
+        self,
+        key: str,
+        pickled: torch.Tensor | None,
+        arguments: tuple[str | torch.Tensor, ...],
+        call: Callable[..., Any],
+    ) -> tuple[int, list[Any] | BaseException]:
+        """The kind of the answer with its other parts, or with the exception that it is to have."""
+        main = self._main
+        if not self._initialized:
             try:
-                known = self._function(key, pickled)
-                if known is None:
-                    return (UNKNOWN_FUNCTION,)
-                args, kwargs = payload.loads(arguments, main)
+                log_settings, function, args = payload.loads(self._initializer, main)
+                if log_settings is not None:
+                    adopt(log_settings)
+                if function is not None:
+                    function(*args)
             except BaseException as error:
-                return _raised(UNREADABLE, error, main)
-            self._tasks += 1
-            try:
-                result = call(known, args, kwargs)
-            except BaseException as error:
-                return _raised(RAISED, error, main)
-            finally:
-                del args, kwargs
-            try:
-                return (VALUE, *payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments), main))
-            except BaseException as error:
-                name = getattr(known, "__qualname__", repr(known))
-                error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
-                return _raised(RAISED, error, main)
+                return INITIALIZER_RAISED, error
+            self._initialized = True
+        try:
+            known = self._function(key, pickled)
+            if known is None:
+                return UNKNOWN_FUNCTION, []
+            args, kwargs = payload.loads(arguments, main)
+        except BaseException as error:
+            return UNREADABLE, error
+        self._tasks += 1
+        try:
+            result = call(known, args, kwargs)
+        except BaseException as error:
+            return RAISED, error
+        finally:
+            del args, kwargs
+        try:
+            return VALUE, [*payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments), main)]
+        except BaseException as error:
+            name = getattr(known, "__qualname__", repr(known))
+            error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
+            return RAISED, error
 
     def _function(self, key: str, pickled: torch.Tensor | None) -> Callable[..., Any] | None:
         known = self._functions.use(key)
