@@ -34,34 +34,35 @@ void addTimes(const LatencyHistogram& latency, ipc::ModelCalls& calls) {
 
 }  // namespace
 
-void CallReports::send(const PoolModels& models, size_t waiting,
+void CallReports::send(const PoolModels& models, const InFlight& calls,
                        const SupervisorConnection& connection) {
   if (!connection.shared() || connection.protocolVersion() < kSinceVersion) return;
   ControlWriter& writer = *connection.writer();
   base::MutexLock lock(mutex_);
   ipc::ReportCalls message;
-  message.waiting = static_cast<uint32_t>(std::min<size_t>(waiting, UINT32_MAX));
+  message.waiting = calls.waiting;
+  message.awaited = calls.awaited;
   for (ModelStatistics& model : models.statistics()) {
     Reported& reported = reported_[model.name];
-    ipc::ModelCalls calls;
+    ipc::ModelCalls ended;
     const LatencyHistogram latency = model.latency - reported.latency;
-    calls.answered = latency.count();
-    calls.failed = model.failed - reported.failed;
-    if (calls.answered == 0 && calls.failed == 0) continue;
-    calls.model = model.name;
-    addTimes(latency, calls);
-    message.models.push_back(std::move(calls));
+    ended.answered = latency.count();
+    ended.failed = model.failed - reported.failed;
+    if (ended.answered == 0 && ended.failed == 0) continue;
+    ended.model = model.name;
+    addTimes(latency, ended);
+    message.models.push_back(std::move(ended));
     reported = {model.failed, std::move(model.latency)};
     if (message.models.size() == kMostInMessage) {
       writer.send(message);
       message.models.clear();
     }
   }
-  // Repeated while calls wait: the supervisor may be another one than before.
-  const bool waits = message.waiting != 0 || reportedWaiting_ != 0;
-  if (message.models.empty() && !waits) return;
+  // Repeated while there are calls: the supervisor may be another one than before.
+  const bool any = calls.waiting + calls.awaited != 0;
+  if (message.models.empty() && !any && !reportedAny_) return;
   writer.send(message);
-  reportedWaiting_ = message.waiting;
+  reportedAny_ = any;
 }
 
 void CallReports::beginAnew(const PoolModels& models) {

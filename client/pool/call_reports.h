@@ -16,10 +16,17 @@ namespace isopool::client {
 /// Reports a pool's calls to a shared supervisor, for its operator (ipc::ReportCalls). Any thread.
 class CallReports {
  public:
-  /// Sends what has been counted since the last report, and how many calls wait now, if there is
+  /// Calls now, as in ipc::ReportCalls.
+  struct InFlight {
+    uint32_t waiting = 0;
+    uint32_t awaited = 0;
+  };
+
+  /// Sends what has been counted since the last report, and the calls in flight, if there is
   /// anything to send. Does nothing if the supervisor is private, or does not support the message.
   /// Does not wait. Throws std::bad_alloc; then calls may stay unreported.
-  void send(const PoolModels& models, size_t waiting, const SupervisorConnection& connection);
+  void send(const PoolModels& models, const InFlight& calls,
+            const SupervisorConnection& connection);
   /// Call before the first call at another supervisor: it gets no report of the calls until now,
   /// because its counters are totals since its own start. Throws std::bad_alloc.
   void beginAnew(const PoolModels& models);
@@ -32,7 +39,7 @@ class CallReports {
 
   base::Mutex mutex_;
   std::map<std::string, Reported> reported_ ISOPOOL_GUARDED_BY(mutex_);
-  uint32_t reportedWaiting_ ISOPOOL_GUARDED_BY(mutex_) = 0;
+  bool reportedAny_ ISOPOOL_GUARDED_BY(mutex_) = false;  ///< calls in flight
 };
 
 }  // namespace isopool::client

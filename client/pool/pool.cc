@@ -120,7 +120,7 @@ void Pool::close() {
   // lent to them comes back when it has reaped them.
   try {
     if (connection) {
-      callReports_.send(models_, 0, *connection);
+      callReports_.send(models_, {}, *connection);
       connection->closePool(id);
     }
   } catch (const std::bad_alloc&) {

@@ -321,7 +321,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::optional<WorkerReservation> takeReserved(PoolMigration& migration);
   void endReservation(WorkerSlot& slot);
   void executorHasDrained();
-  size_t callsWaiting();
+  CallReports::InFlight callsInFlight();
 
   const uint32_t generation_;
   const char* const owner_;

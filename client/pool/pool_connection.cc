@@ -230,13 +230,20 @@ void Pool::loseSlotsLocked(const std::string& text) {
 }
 
 void Pool::reportCalls() {
-  if (const auto present = connection()) callReports_.send(models_, callsWaiting(), *present);
+  if (const auto present = connection()) callReports_.send(models_, callsInFlight(), *present);
 }
 
-// Those that no worker has. A call in a worker's ring is counted by the supervisor.
-size_t Pool::callsWaiting() {
+CallReports::InFlight Pool::callsInFlight() {
+  CallReports::InFlight calls;
+  if (callLimit_ == nullptr) return calls;
   base::MutexLock lock(mutex_);
-  return waiters_.size() + waitForWorker_ + (executor_ ? executor_->queued() : 0);
+  for (const auto& slot : slots_) {
+    if (slot->channel && !slot->channel->dead()) calls.awaited += slot->channel->awaited();
+  }
+  // One that has just ended may still be counted.
+  const uint32_t all = callLimit_->inFlight();
+  calls.waiting = all > calls.awaited ? all - calls.awaited : 0;
+  return calls;
 }
 
 void Pool::attach(const std::shared_ptr<SupervisorConnection>& next) {

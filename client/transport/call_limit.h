@@ -24,6 +24,7 @@ class CallLimit {
   explicit CallLimit(uint32_t most) : most_(most) {}
   /// From here on calls are refused by this limit; those in flight continue. 0: no limit.
   void limitTo(uint32_t most) { most_.store(most, std::memory_order_relaxed); }
+  uint32_t inFlight() const { return inFlight_.load(std::memory_order_relaxed); }
 
   /// Counts as one call in flight as long as it lives, on whichever thread it is destroyed. The
   /// constructor throws LimitExceeded; then nothing is counted.

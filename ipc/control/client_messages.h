@@ -170,8 +170,10 @@ struct AcknowledgeDrain {
 struct ReportCalls {
   static constexpr MessageType kType = MessageType::kReportCalls;
   std::vector<ModelCalls> models;
-  uint32_t waiting = 0;  ///< calls that the client holds back: no worker has a place for them
-  MSGPACK_DEFINE_ARRAY(models, waiting)
+  uint32_t waiting = 0;  ///< calls that no worker has: none has a place, or the program is paused
+  /// Calls that workers have, in their rings or running. A ring also has what no thread waits for.
+  uint32_t awaited = 0;
+  MSGPACK_DEFINE_ARRAY(models, waiting, awaited)
 };
 
 /// The supervisor answers with kStatistics and the same token.

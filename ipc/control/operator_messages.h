@@ -200,7 +200,7 @@ struct ReportedClient {
   std::string state;        ///< greeting, attached, quarantined, paused, draining
   uint64_t attachedMilliseconds = 0;
   uint32_t slots = 0;        ///< of its pool; several may share a worker
-  uint64_t queuedCalls = 0;  ///< that no worker has taken: in its rings, or as ReportCalls states
+  uint64_t queuedCalls = 0;  ///< that no worker runs, as its rings and ReportCalls state
   uint64_t runningCalls = 0;
   uint64_t completedCalls = 0;  ///< since it attached, also of workers that have died
   uint64_t inputBytes = 0;      ///< segments of its input arena

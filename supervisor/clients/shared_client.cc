@@ -105,7 +105,7 @@ void SharedClient::dispatch(ipc::Frame& frame) {
   }
   if (frame.type == ipc::MessageType::kReportCalls) {
     const auto message = ipc::decodeMessage<ipc::ReportCalls>(frame);
-    waitingCalls_ = message.waiting;
+    reported_ = CallsInFlight{message.waiting, message.awaited};
     return events_.calls(*this, message.models);
   }
   Client::dispatch(frame);
@@ -359,7 +359,12 @@ void SharedClient::addNewTo(ClassTotals& all) { all.advance(counted_, totals());
 
 ipc::ReportedClient SharedClient::report() {
   ipc::ReportedClient entry = reportFigures();
-  entry.queuedCalls += waitingCalls_;
+  if (reported_) {
+    // What a ring has besides calls is not queued: notes of the program, calls that have moved.
+    const uint64_t awaited = reported_->awaited;
+    const uint64_t inRings = awaited > entry.runningCalls ? awaited - entry.runningCalls : 0;
+    entry.queuedCalls = reported_->waiting + std::min(entry.queuedCalls, inRings);
+  }
   entry.stalledMilliseconds = static_cast<uint64_t>(
       stall_.look(services_.loop.now(), entry.queuedCalls, entry.completedCalls).count());
   entry.processId = peer_.processId;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -109,9 +110,14 @@ class SharedClient final : public Client {
   bool draining_ = false;
   bool hasSuccessor_ = false;
   bool drainAcknowledged_ = false;
-  bool callsEnded_ = false;    ///< after that
-  ClassTotals counted_;        ///< what addNewTo() has added
-  uint32_t waitingCalls_ = 0;  ///< that the client holds back, as it has last reported
+  bool callsEnded_ = false;  ///< after that
+  ClassTotals counted_;      ///< what addNewTo() has added
+  /// As the client has last reported, see ipc::ReportCalls.
+  struct CallsInFlight {
+    uint32_t waiting = 0;
+    uint32_t awaited = 0;
+  };
+  std::optional<CallsInFlight> reported_;
   StallClock stall_;
   base::PoolId pool_;  ///< the client's number of its pool
   /// The index of the client's slot is the index here; the value is the slot of the shared pool.

@@ -59,7 +59,7 @@ void AttachedProgram::load(const std::string& name, const std::string& bytes) {
 }
 
 void AttachedProgram::report(const std::vector<ipc::ModelCalls>& calls, uint32_t waiting) {
-  control_.send(ipc::ReportCalls{calls, waiting});
+  control_.send(ipc::ReportCalls{calls, waiting, /*awaited=*/0});
 }
 
 uint64_t AttachedProgram::post(const std::string& text) {

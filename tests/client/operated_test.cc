@@ -81,6 +81,8 @@ TEST_F(Operated, CallsOfAPausedProgramWaitAndThoseOfOthersGoOn) {
   EXPECT_EQ(call.wait_for(kShort), std::future_status::timeout);
   EXPECT_EQ(step.wait_for(milliseconds(0)), std::future_status::timeout);
   for (int i = 0; i < 10; ++i) EXPECT_GT(other.number("pid"), 0);
+  EXPECT_TRUE(supervisor().waitForReport(
+      [](const ipc::Report& report) { return report.clients.at(0).queuedCalls == 3; }));
   act(Action::kResumeClient);
   EXPECT_GT(call.get(), 0);
   EXPECT_GT(step.get().toDouble(), 3.1);

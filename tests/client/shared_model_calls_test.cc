@@ -134,6 +134,34 @@ TEST_F(SharedModelCalls, CallsThatWaitInTheProgramAreQueuedForTheOperator) {
   EXPECT_TRUE(queued([](uint64_t number) { return number == 0; }));
 }
 
+TEST_F(SharedModelCalls, ACallThatHasMovedToAnotherWorkerIsQueuedOnce) {
+  serve({"--workers", "2"});
+  const auto manager = attach(2);
+  const Subject subject(*manager);
+  for (int i = 0; i < 20; ++i) subject.number("pid");  // short ones: a worker may have two
+  EXPECT_TRUE(supervisor().waitForReport(
+      [&](const ipc::Report& report) { return callsIn(report).answered >= 20; }));
+  std::vector<pid_t> workers;
+  for (const ipc::ReportedWorker& each : supervisor().report().workers) {
+    workers.push_back(each.processId);
+    ASSERT_EQ(::kill(each.processId, SIGSTOP), 0);
+  }
+  std::vector<std::future<int64_t>> calls;
+  for (int i = 0; i < 4; ++i) {
+    calls.push_back(std::async(std::launch::async, [&] { return subject.number("pid"); }));
+  }
+  // Of the four, those that a stopped worker has begun run.
+  int reports = 0;
+  EXPECT_TRUE(supervisor().waitForReport([&](const ipc::Report& report) {
+    const ipc::ReportedClient& client = report.clients.at(0);
+    const uint64_t open = client.queuedCalls + client.runningCalls;
+    EXPECT_LE(open, 4u);
+    return open == 4 && ++reports == 20;
+  }));
+  for (const pid_t worker : workers) ::kill(worker, SIGCONT);
+  for (auto& call : calls) EXPECT_GT(call.get(), 0);
+}
+
 TEST_F(SharedModelCalls, AModelThatWasReleasedIsNotLoadedAnyMore) {
   serve({});
   const auto manager = attach();

@@ -69,7 +69,7 @@ TEST(Messages, CrossWithEveryFieldAtItsLimit) {
   crossed(RequestOutputSegment{kLarge, kLarge});
   crossed(ConfirmPackage{kLarge32, true});
   crossed(ReportOverdue{kLarge, kLarge});
-  crossed(ReportCalls{{{"a model", kLarge, kLarge, {0, kLarge}, kLarge}}, kLarge32});
+  crossed(ReportCalls{{{"a model", kLarge, kLarge, {0, kLarge}, kLarge}}, kLarge32, kLarge32});
   crossed(PackageHeld{kLarge32, "limits.models"});
   crossed(RefuseInputSegment{kLarge, kLarge32, "limits.memory"});
   crossed(ForbiddenAct{"system call ptrace", kLarge});
