@@ -107,8 +107,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
 
   /// True when the channel has ended and every request has its outcome.
   bool dead() const { return dead_.load(std::memory_order_acquire); }
-  /// True as soon as a thread has seen that nothing more will come: a new request would end at once,
-  /// before it has started.
+  /// True as soon as a thread has seen that nothing more will come: a new request would end at
+  /// once, before it has started.
   bool ended() const {
     return ended_.load(std::memory_order_acquire) || deathSeen_.load(std::memory_order_relaxed);
   }
