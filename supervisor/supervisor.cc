@@ -31,6 +31,12 @@ constexpr size_t kOperators = 32;
 // Connections that a user who is no operator may have beyond max_clients_per_user: a program that
 // reads reports connects like one that calls.
 constexpr size_t kReportsOfUser = 2;
+// Descriptors that programs leave free, for reports of operators and for workers that are replaced.
+constexpr uint64_t kReservedDescriptors = 8;
+// Its connection, its pidfd, and the first segment of its inputs.
+constexpr uint64_t kDescriptorsOfProgram = 3;
+// The memory of both ends and of results.
+constexpr uint64_t kDescriptorsOfChannel = 3;
 
 }  // namespace
 
@@ -209,6 +215,7 @@ void Supervisor::accept(base::Fd socket) {
           .act = [this,
                   id](const ipc::RequestAction& request) { return act(*clients_.at(id), request); },
           .descriptorsOfClients = [this] { return descriptorsOfClients(); },
+          .lacksDescriptors = [this] { return freeDescriptors() < kReservedDescriptors; },
           .whyNoMorePrograms =
               [this, user = peer.userId](const std::string& program) {
                 return whyNoMorePrograms(user, program);
@@ -279,6 +286,24 @@ std::string Supervisor::limitOfConnections(const Peer& peer) const {
          std::to_string(kReportsOfUser) + " for reports";
 }
 
+uint64_t Supervisor::freeDescriptors() const {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return UINT64_MAX;
+  const uint64_t open = processes_.openDescriptors();
+  return limit.rlim_cur > open ? limit.rlim_cur - open : 0;
+}
+
+// Without descriptors the messages of all programs, and those of operators, would wait.
+std::string Supervisor::lackOfDescriptors() const {
+  const uint64_t needed = kDescriptorsOfProgram + kDescriptorsOfChannel * options_.workers;
+  const uint64_t available = freeDescriptors();
+  if (available >= needed + kReservedDescriptors) return {};
+  return "isopoold may open " + std::to_string(available) +
+         " further files, and another program needs up to " + std::to_string(needed) +
+         " beside a reserve of " + std::to_string(kReservedDescriptors) +
+         ": raise LimitNOFILE of the unit, or ulimit -n";
+}
+
 // Empty, or the limit that another program of this user would exceed.
 std::string Supervisor::limitOfPrograms(uid_t user) const {
   size_t programs = 0;
@@ -292,10 +317,12 @@ std::string Supervisor::limitOfPrograms(uid_t user) const {
     return std::to_string(programs) +
            " programs are connected, which is the limit (max_clients, ISOPOOL_MAX_CLIENTS)";
   }
-  if (options_.maxClientsPerUser == 0 || ofUser < options_.maxClientsPerUser) return {};
-  return std::to_string(ofUser) + " programs of user " + std::to_string(user) +
-         " are connected, which is the limit of one user (max_clients_per_user, "
-         "ISOPOOL_MAX_CLIENTS_PER_USER)";
+  if (options_.maxClientsPerUser != 0 && ofUser >= options_.maxClientsPerUser) {
+    return std::to_string(ofUser) + " programs of user " + std::to_string(user) +
+           " are connected, which is the limit of one user (max_clients_per_user, "
+           "ISOPOOL_MAX_CLIENTS_PER_USER)";
+  }
+  return lackOfDescriptors();
 }
 
 // The client is kept until the supervisor ends: its last message is not sent yet.

@@ -122,6 +122,9 @@ class Supervisor {
   std::string whyNoMorePrograms(uid_t user, const std::string& program);
   std::string banOf(uid_t user, const std::string& program);
   std::string limitOfPrograms(uid_t user) const;
+  std::string lackOfDescriptors() const;
+  /// Files that this process may still open.
+  uint64_t freeDescriptors() const;
   std::string limitOfConnections(const Peer& peer) const;
   void startAccepting();
   void childReaped();

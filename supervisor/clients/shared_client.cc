@@ -231,7 +231,11 @@ std::string SharedClient::refusalOfDescriptor() const {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
   const size_t own = declaredDescriptors();
   const size_t ofAll = events_.descriptorsOfClients();
-  if (own < limit.rlim_cur / 4 && ofAll < limit.rlim_cur / 2) return {};
+  if (own < limit.rlim_cur / 4 && ofAll < limit.rlim_cur / 2) {
+    if (!events_.lacksDescriptors()) return {};
+    return "isopoold has reached its limit of " + std::to_string(limit.rlim_cur) +
+           " open files (ulimit -n, LimitNOFILE)";
+  }
   return "the program has " + std::to_string(own) + " segments and packages, all programs have " +
          std::to_string(ofAll) +
          "; one program may have a quarter, and all programs half, of the " +

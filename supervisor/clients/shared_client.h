@@ -34,6 +34,8 @@ class SharedClient final : public Client {
     std::function<ipc::ActionDone(const ipc::RequestAction&)> act;
     /// Returns how many descriptors isopoold keeps for packages and segments of all clients.
     std::function<size_t()> descriptorsOfClients;
+    /// Returns true if those that isopoold may still open are for other uses than programs.
+    std::function<bool()> lacksDescriptors;
     /// Returns why no more programs of this name are served; empty: the client may attach.
     std::function<std::string(const std::string& program)> whyNoMorePrograms;
   };

@@ -152,6 +152,38 @@ TEST(Descriptors, HelloWaitsUntilItsPidfdCanBeExamined) {
   ASSERT_TRUE(client.waitFor([&] { return client.isWelcome(); })) << client.failure().value_or("");
 }
 
+TEST(Descriptors, AProgramForWhichTooFewAreFreeIsRefusedAndReportsGoOn) {
+  SharedSupervisor supervisor({"--workers", "2", "--spares", "0"});
+  const auto first = supervisor.attachWithPool(2, "first");
+  const pid_t process = supervisor.supervisorPid();
+  limitFilesOf(process, numbersIn(process).size() + 60);
+  std::vector<std::unique_ptr<ControlClient>> attached;
+  std::string refusal;
+  while (refusal.empty() && attached.size() < 60) {
+    auto next = std::make_unique<ControlClient>(supervisor.connect());
+    const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    ipc::Hello hello;
+    hello.layoutVersion = ipc::kLayoutVersion;
+    hello.processId = ::getpid();
+    next->send(hello, {pidfd.get()});
+    ASSERT_TRUE(next->waitFor([&] { return next->isWelcome() || next->controlEnded(); }));
+    if (!next->isWelcome()) {
+      refusal = next->failure().value_or("no reason");
+    } else {
+      next->send(ipc::OpenPool{1, 2});
+      ASSERT_TRUE(next->waitForPool(1, 2));
+      attached.push_back(std::move(next));
+    }
+  }
+  EXPECT_NE(refusal.find("LimitNOFILE"), std::string::npos) << refusal;
+  EXPECT_GE(attached.size(), 3u);
+  for (const auto& each : attached) {
+    EXPECT_EQ(each->call(each->serving(1, 0), "served"), "served");
+  }
+  EXPECT_EQ(supervisor.report().clients.size(), attached.size() + 1);
+  EXPECT_EQ(supervisor.log().find("has reached its limit of open files"), std::string::npos);
+}
+
 TEST(Descriptors, LackForANewChannelHarmsNoOtherProgram) {
   SharedSupervisor supervisor({"--workers", "1", "--spares", "0"});
   const auto other = supervisor.attachWithPool(1, "other");
