@@ -3,6 +3,7 @@
 
 import faulthandler
 import gc
+import multiprocessing.connection
 import multiprocessing.process
 import os
 import signal
@@ -32,6 +33,7 @@ def begin(
     _handlers.update({number: signal.getsignal(number) for number in signal.valid_signals()})
     # Libraries and log records tell a program's first process from others by its name.
     multiprocessing.process.current_process().name = f"IsopoolWorker-{os.getpid()}"
+    multiprocessing.process._parent_process = _Supervisor()  # type: ignore[attr-defined]
     # Before user code and the libraries that it loads.
     thread_counts.use(threads, thread_variables)
     log_records.begin(bool(shared), bool(logged))
@@ -50,6 +52,23 @@ def begin(
         from isopool_worker import breakpoints
 
         breakpoints.install()
+
+
+class _Supervisor(multiprocessing.process._ParentProcess):  # type: ignore[name-defined, misc]
+    """What multiprocessing.parent_process() returns: also by this, libraries tell a program's first process."""
+
+    def __init__(self) -> None:
+        super().__init__("MainProcess", os.getppid(), None)
+
+    def is_alive(self) -> bool:
+        return os.getppid() == self.pid
+
+    def join(self, timeout: float | None = None) -> None:
+        process = os.pidfd_open(self.pid)
+        try:
+            multiprocessing.connection.wait([process], timeout)
+        finally:
+            os.close(process)
 
 
 def _name_objects(prefix: str) -> None:

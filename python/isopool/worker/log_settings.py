@@ -2,37 +2,32 @@
 """The program's settings of the module logging, for the workers of its own pool."""
 
 import logging
-from typing import NamedTuple
+import sys
+from typing import Any
 
-
-class LogSettings(NamedTuple):
-    """levels: of the loggers that have one, by name; "" is the root. style, format and date_format: those of the first
-    handler's formatter, as the arguments of logging.Formatter.
-    """
-
-    levels: dict[str, int]
-    style: str
-    format: str | None
-    date_format: str | None
+# Of the loggers that have a level, by name; "" is the root. Then the arguments of logging.Formatter: format, date format
+# and style.
+LogSettings = tuple[dict[str, int], str | None, str | None, str]
 
 
 def program_settings() -> LogSettings | None:
-    """Those of this process. None if no logger has a handler: then records are printed as Python does without any."""
-    loggers = {"": logging.root, **logging.root.manager.loggerDict}
-    named = {name: each for name, each in loggers.items() if isinstance(each, logging.Logger)}
-    handlers = [
-        handler for each in named.values() for handler in each.handlers if not isinstance(handler, logging.NullHandler)
-    ]
-    if not handlers:
+    """Those of this process. None if the root logger has no handler: records are printed as Python does without any."""
+    root = logging.root
+    if not root.handlers:
         return None
-    levels = {name: each.level for name, each in named.items() if each.level != logging.NOTSET}
-    formatter = handlers[0].formatter
-    style = getattr(formatter, "_style", None)
-    styles: dict[str, tuple[type, str]] = logging._STYLES  # type: ignore[attr-defined]
-    letter = next((letter for letter, (kind, _) in styles.items() if type(style) is kind), None)
-    if formatter is None or letter is None:
-        return LogSettings(levels, "%", None, None)
-    return LogSettings(levels, letter, formatter._fmt, formatter.datefmt)
+    loggers: dict[str, Any] = {"": root, **root.manager.loggerDict}
+    levels = {
+        name: each.level
+        for name, each in loggers.items()
+        # A module of that name sets its logger up where it is imported.
+        if isinstance(each, logging.Logger) and each.level and name.partition(".")[0] not in sys.modules
+    }
+    formatter = root.handlers[0].formatter
+    style: Any = type(getattr(formatter, "_style", None))
+    for letter, (kind, _) in logging._STYLES.items():
+        if formatter is not None and style is kind:
+            return levels, formatter._fmt, formatter.datefmt, letter
+    return levels, None, None, "%"
 
 
 def adopt(settings: LogSettings) -> None:
@@ -41,5 +36,5 @@ def adopt(settings: LogSettings) -> None:
         from isopool_worker import log_records  # type: ignore[import-not-found]
     except ImportError:  # not in a worker
         return
-    levels, style, text, date_format = settings
+    levels, text, date_format, style = settings
     log_records.adopt(levels, logging.Formatter(text, date_format, style))  # type: ignore[arg-type]

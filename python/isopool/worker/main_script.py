@@ -34,7 +34,7 @@ _GLOBAL_OPERATIONS = frozenset(
 )
 _FUNCTION_ATTRIBUTES = ("__defaults__", "__kwdefaults__", "__module__", "__qualname__", "__doc__", "__annotations__")
 _CACHED = type(functools.lru_cache(lambda: None))
-_DISPATCHER = functools.singledispatch(lambda thing: None).__code__
+_DISPATCHER: types.CodeType = functools.singledispatch(lambda thing: None).__code__  # type: ignore[attr-defined]
 # What can't be sent, and what each worker needs one of its own of. In a global also as a part of other objects, such as
 # a threading.Event.
 _MADE_ANEW: dict[type, Callable[[], Any]] = {
@@ -280,6 +280,7 @@ def _library(library: ctypes.CDLL) -> tuple[Any, ...]:
 
 
 def _context_variable(variable: contextvars.ContextVar[Any]) -> tuple[Any, ...]:
+    default: tuple[Any, ...]
     try:
         default = (contextvars.Context().run(variable.get),)
     except LookupError:
@@ -298,6 +299,10 @@ def _type_variable(variable: Any) -> tuple[Any, ...]:
     if (has_default := getattr(variable, "has_default", None)) is not None and has_default():
         options["default"] = variable.__default__
     return make_type_variable, (type(variable), variable.__name__, options, variable.__module__)
+
+
+def _reduces_itself(kind: Any) -> bool:
+    return kind.__reduce__ is not object.__reduce__ and kind.__reduce_ex__ is object.__reduce_ex__
 
 
 _REDUCERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
@@ -352,7 +357,7 @@ class Reducer:
         if kind is types.FunctionType and thing.__globals__ is self.main.module.__dict__:
             reduced = self._function(thing)
         elif kind is types.FunctionType and thing.__code__ is _DISPATCHER and not _is_importable(thing):
-            reduced = make_dispatcher, (dict(thing.registry),)  # type: ignore[attr-defined]
+            reduced = make_dispatcher, (dict(thing.registry),)
         elif kind is _CACHED and not _is_importable(thing):
             parameters = thing.cache_parameters()
             reduced = make_cached, (thing.__wrapped__, parameters["maxsize"], parameters["typed"])
@@ -376,9 +381,7 @@ class Reducer:
             raise TypeError(f"cannot pickle '{kind.__module__}.{kind.__name__}' object")
         if isinstance(thing, ctypes.CDLL):
             return _library(thing)
-        if getattr(thing, "__module__", None) != "__main__" or kind.__reduce_ex__ is not object.__reduce_ex__:
-            return otherwise(thing)
-        if kind.__reduce__ is object.__reduce__:
+        if getattr(thing, "__module__", None) != "__main__" or not _reduces_itself(kind):
             return otherwise(thing)
         reduced = thing.__reduce_ex__(5)
         if not isinstance(reduced, str):
