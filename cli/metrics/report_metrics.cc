@@ -43,7 +43,9 @@ std::string slotLabel(const ipc::ReportedWorker& worker) {
   return worker.slot >= 0 ? std::to_string(worker.slot) : worker.state;
 }
 
-std::string classLabel(const std::string& name) { return name.empty() ? "none" : name; }
+std::string classLabel(const std::string& name) {
+  return name.empty() ? std::string(ipc::kNoClass) : name;
+}
 
 void appendUp(Exposition& all, bool up) {
   all.gauge("isopool_up", "Whether the supervisor answered the last request for a report (0 or 1).",

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <msgpack.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ipc/control/message_type.h"
@@ -13,6 +14,9 @@
 /// Hello first (ipc/control/client_messages.h). What holds for every message:
 /// ipc/control/message_type.h.
 namespace isopool::ipc {
+
+/// The class of programs that are in none, in metrics: no class of the settings has this name.
+inline constexpr std::string_view kNoClass = "none";
 
 // ---- operator -> supervisor -----------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 
 #include "base/regular_file.h"
 #include "base/settings/setting_text.h"
+#include "ipc/control/operator_messages.h"
 #include "ipc/thread_variables.h"
 
 namespace isopool::supervisor {
@@ -173,11 +174,11 @@ class Reader {
   void readClasses(const toml::table& table) {
     for (const auto& [name, node] : table) {
       const std::string key = "class." + std::string(name.str());
-      if (name.str() == kSharedGroup) {
-        throw SettingsError(name.source(),
-                            key + ": '" + std::string(kSharedGroup) +
-                                "' is the name of the workers that serve all programs without "
-                                "dedicated workers; give the class another name");
+      const std::string taken = whatHasTheName(name.str());
+      if (!taken.empty()) {
+        throw SettingsError(name.source(), key + ": '" + std::string(name.str()) +
+                                               "' is the name of " + taken +
+                                               "; give the class another name");
       }
       SettingsFile::Class made = classOf(key, tableAt(key, node));
       made.clientClass.name = name.str();
@@ -187,6 +188,14 @@ class Reader {
     // toml++ sorts by name, but the first class of the file that fits a client is the client's.
     std::sort(file_.classes.begin(), file_.classes.end(),
               [](const auto& left, const auto& right) { return left.line < right.line; });
+  }
+
+  /// Empty, or what reports and metrics call so. Names of classes stand beside it there.
+  static std::string whatHasTheName(std::string_view name) {
+    if (name == kSharedGroup) {
+      return "the workers that serve all programs without dedicated workers";
+    }
+    return name == ipc::kNoClass ? "all programs without a class in the metrics" : "";
   }
 
   static SettingsFile::Class classOf(const std::string& key, const toml::table& table) {

@@ -269,6 +269,10 @@ TEST_F(SettingsTest, HaveClassesInTheOrderOfTheFile) {
   EXPECT_EQ(refusedFile("[class.shared]\ndedicated_workers = 1\n"),
             ":1: class.shared: 'shared' is the name of the workers that serve all programs without "
             "dedicated workers; give the class another name");
+  EXPECT_EQ(
+      refusedFile("[class.none]\nshare = 2\n"),
+      ":1: class.none: 'none' is the name of all programs without a class in the metrics; give "
+      "the class another name");
   EXPECT_EQ(refusedFile("[class.a]\nshare = 0\n"),
             ":2: class.a.share: 0 is not a whole number between 1 and 1000");
 }
