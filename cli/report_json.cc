@@ -233,7 +233,7 @@ Json modelsJson(const ipc::Report& report) {
   for (const ipc::ReportedModel& model : report.models) {
     all.push_back({{"name", model.name},
                    {"bytes", model.bytes},
-                   {"digest", model.digest},
+                   {"digest", model.digest.empty() ? Json() : Json(model.digest)},
                    {"clients", model.clients}});
   }
   return all;

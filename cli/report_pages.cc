@@ -187,7 +187,8 @@ Page loadedModels(const ipc::Report& report) {
     }
     table.addRow({{base::terminalPath(model.name, kLongestPath)},
                   {wordsForBytes(model.bytes)},
-                  {base::terminalText(model.digest.substr(0, kShortDigest))},
+                  {model.digest.empty() ? kNotYet
+                                        : base::terminalText(model.digest.substr(0, kShortDigest))},
                   {clients}});
   }
   return table.page();

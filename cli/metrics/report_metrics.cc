@@ -332,7 +332,8 @@ void appendClients(const ipc::Report& report, Exposition& all) {
 void appendModels(const ipc::Report& report, Exposition& all) {
   all.gauge("isopool_models", "Packages and stored models that are loaded.", report.models.size());
   MetricFamily bytes("isopool_model_bytes", kGauge,
-                     "Size of a loaded model, which all its clients share.");
+                     "Size of a loaded model, which all its clients share; of models without a "
+                     "digest: of all with this name.");
   MetricFamily clients("isopool_model_clients", kGauge, "Clients that have loaded the model.");
   std::vector<const ipc::ReportedModel*> models;
   for (const ipc::ReportedModel& model : report.models) models.push_back(&model);

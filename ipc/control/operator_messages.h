@@ -231,7 +231,8 @@ struct ReportedClient {
 struct ReportedModel {
   std::string name;  ///< as the first of the clients named it
   uint64_t bytes = 0;
-  std::string digest;             ///< XXH3-128 of the bytes, hexadecimal, as the client stated it
+  /// XXH3-128 of the bytes, hexadecimal, as the client stated it; empty: it stated none.
+  std::string digest;
   std::vector<uint64_t> clients;  ///< ReportedClient::number
   MSGPACK_DEFINE_ARRAY(name, bytes, digest, clients)
 };

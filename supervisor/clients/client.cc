@@ -31,6 +31,15 @@ std::string range(uint32_t oldest, uint32_t newest) {
                           : std::to_string(oldest) + " to " + std::to_string(newest);
 }
 
+// Empty for a moved object: it may change, so its client states no digest.
+std::string reportedDigest(const PackageDigest& digest) {
+  if (digest.high == 0 && digest.low == 0) return {};
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(digest.high),
+                static_cast<unsigned long long>(digest.low));
+  return text;
+}
+
 }  // namespace
 
 Client::Client(Services& services, ClientId id, base::Fd socket, Over over)
@@ -377,11 +386,7 @@ void Client::appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& mo
     if (model.clients.empty()) {
       model.name = package.memory->name;
       model.bytes = package.memory->digest.bytes;
-      char digest[33];
-      std::snprintf(digest, sizeof digest, "%016llx%016llx",
-                    static_cast<unsigned long long>(package.memory->digest.high),
-                    static_cast<unsigned long long>(package.memory->digest.low));
-      model.digest = digest;
+      model.digest = reportedDigest(package.memory->digest);
     }
     model.clients.push_back(id_.value);
   }

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/findings.h"
 #include "cli/rates.h"
+#include "cli/report_json.h"
 #include "cli/report_pages.h"
 #include "cli/sorting.h"
 #include "cli/styled_text.h"
@@ -298,6 +300,17 @@ TEST(ReportPages, SurviveWhatOtherProcessesCallThemselves) {
     ASSERT_TRUE(letter == '\n' || (letter >= ' ' && letter != 0x7f)) << static_cast<int>(letter);
   }
   EXPECT_LT(all.size(), 10'000u);
+}
+
+TEST(ReportPages, AModelWithoutADigestHasADashAndNullInJson) {
+  ipc::Report report;
+  report.models = {{"app.py:make", 100, "", {1}}, {"bert.pt", 7, "0123456789abcdef", {1}}};
+  const std::string text = textOf(modelsPage(report));
+  EXPECT_NE(text.find("app.py:make  100 B  -             #1"), std::string::npos) << text;
+  EXPECT_NE(text.find("0123456789ab  #1"), std::string::npos) << text;
+  const base::Json models = modelsJson(report);
+  EXPECT_TRUE(models.at(0).at("digest").is_null());
+  EXPECT_EQ(models.at(1).at("digest"), "0123456789abcdef");
 }
 
 TEST(ReportPages, ASlotWithoutWorkerIsARow) {

@@ -152,6 +152,21 @@ TEST(ReportMetrics, NameNoMoreThanFiftyModels) {
             std::string::npos);
 }
 
+TEST(ReportMetrics, AddUpModelsWithoutADigestThatHaveOneName) {
+  ipc::Report report;
+  report.models = {{"app.py:make", 100, "", {1}},
+                   {"app.py:make", 30, "", {2}},
+                   {"bert.pt", 7, "0123456789abcdef", {1}},
+                   {"bert.pt", 5, "fedcba9876543210", {2}}};
+  const std::string text = metricsText(report);
+  for (const char* line : {"isopool_model_bytes{model=\"app.py:make\",digest=\"\"} 130",
+                           "isopool_model_clients{model=\"app.py:make\",digest=\"\"} 2",
+                           "isopool_model_bytes{model=\"bert.pt\",digest=\"0123456789ab\"} 7",
+                           "isopool_model_bytes{model=\"bert.pt\",digest=\"fedcba987654\"} 5"}) {
+    EXPECT_NE(text.find(std::string("\n") + line + "\n"), std::string::npos) << line << text;
+  }
+}
+
 TEST(ReportMetrics, ASupervisorThatDoesNotAnswerIsDown) {
   const std::string text = metricsTextOfUnreachable();
   EXPECT_NE(text.find("\nisopool_up 0\n"), std::string::npos);

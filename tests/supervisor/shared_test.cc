@@ -303,6 +303,20 @@ TEST(SharedPackage, WithAnEqualDigestButOtherContentIsHeldToo) {
       [](const ipc::Report& report) { return report.models.size() == 2; }));
 }
 
+TEST(SharedPackage, OfAMovedObjectHasNoDigest) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1);
+  const base::Fd object = ipc::createMemoryObject("object", ipc::kPageBytes);
+  client->send(
+      ipc::LoadPackage{
+          .package = 1, .bytes = ipc::kPageBytes, .name = "app.py:make", .shared = true},
+      {object.get()});
+  EXPECT_TRUE(supervisor.waitForReport([](const ipc::Report& report) {
+    return report.models.size() == 1 && report.models.front().name == "app.py:make" &&
+           report.models.front().digest.empty();
+  }));
+}
+
 TEST(SharedPackage, ThousandsWithLongNamesShortenTheReport) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1);
