@@ -89,6 +89,14 @@ std::string causesOf(const ipc::ReportedGroup& group) {
   return text;
 }
 
+std::string listOf(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& each : names) {
+    text += (text.empty() ? "" : ", ") + base::terminalText(each, kLongestName);
+  }
+  return text;
+}
+
 bool isNear(uint64_t number, uint64_t limit) {
   return limit != 0 && number >= limit - limit * (100 - kMuchOfALimitPercent) / 100;
 }
@@ -216,6 +224,10 @@ std::vector<Finding> findings(const ipc::Report& report) {
   }
   for (const ipc::ReportedClient& client : report.clients) findOfClient(report, client, found);
   findNearLimits(report, found);
+  if (!report.reloadFailure.empty()) {
+    found.problem("the last reload failed, and no setting has changed: " +
+                  base::terminalText(report.reloadFailure));
+  }
   if (const size_t missing = report.missingProtections.size(); missing != 0) {
     found.notice("the sandbox is weaker than " + base::terminalText(report.sandbox) + ": " +
                  counted(missing, "protection") + (missing == 1 ? " is" : " are") + " missing");
@@ -227,6 +239,9 @@ std::vector<Finding> findings(const ipc::Report& report) {
     found.notice("another supervisor is being started, which takes over");
   } else if (!report.successor.empty()) {
     found.notice("the last restart failed: " + base::terminalText(report.successor));
+  }
+  if (!report.needRestart.empty()) {
+    found.notice("settings that changed in the file need a restart: " + listOf(report.needRestart));
   }
   for (const ipc::ReportedClient& client : report.clients) {
     if (client.state == "paused") {

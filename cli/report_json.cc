@@ -100,6 +100,8 @@ Json statusJson(const ipc::Report& report) {
       {"address", report.address},
       {"state", report.state},
       {"successor", report.successor},
+      {"reload_failure", report.reloadFailure},
+      {"need_restart", report.needRestart},
       {"uptime_ms", report.uptimeMilliseconds},
       {"python_version", report.pythonVersion},
       {"torch_version", report.torchVersion},

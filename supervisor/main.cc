@@ -65,11 +65,15 @@ void reportFailure(FailureReports& reports, const std::string& reason) {
   ipc::ControlSocket(std::move(reports)).send(ipc::Failure{reason}, {}, base::Milliseconds(0));
 }
 
+std::string withoutProgram(std::string text) {
+  constexpr std::string_view kProgram = "isopoold: ";
+  if (text.starts_with(kProgram)) text.erase(0, kProgram.size());
+  return text;
+}
+
 // For a successor: its error stream is the log of its predecessor.
 int refuseSuccessor(const OptionsRefused& refused, FailureReports& reports) {
-  constexpr std::string_view kProgram = "isopoold: ";
-  std::string reason = refused.text;
-  if (reason.starts_with(kProgram)) reason.erase(0, kProgram.size());
+  const std::string reason = withoutProgram(refused.text);
   base::log(base::LogLevel::kError, "this process can't take over: " + reason);
   reportFailure(reports, reason);
   return refused.exitCode;
@@ -124,9 +128,8 @@ Options servedAt(Options options, const std::string& address, const std::string&
   return withFolders(std::move(options), folders);
 }
 
-// Returns the new options, or nothing if the settings are wrong.
-std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
-                                const std::string& address, const std::string& folders) {
+Reload reloaded(Settings& settings, ServiceManager& manager, const std::string& address,
+                const std::string& folders) {
   manager.reloading();
   const std::string& logFile = settings.options().logFile;
   if (const std::string problem = logFile.empty() ? "" : base::sendErrorStreamTo(logFile);
@@ -140,7 +143,7 @@ std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
   if (const auto* refused = std::get_if<OptionsRefused>(&changes)) {
     base::log(base::LogLevel::kError,
               "the reload failed, no setting has changed: " + refused->text);
-    return std::nullopt;
+    return {.options = {}, .failure = withoutProgram(refused->text), .needRestart = {}};
   }
   const auto& [taken, needRestart] = std::get<Settings::Changes>(changes);
   base::setLogLevel(settings.options().logLevel);
@@ -150,7 +153,9 @@ std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
     base::log(base::LogLevel::kWarning,
               "settings that changed in the file need a restart: " + joined(needRestart));
   }
-  return servedAt(settings.options(), address, folders);
+  return {.options = servedAt(settings.options(), address, folders),
+          .failure = {},
+          .needRestart = needRestart};
 }
 
 std::vector<ipc::ReportedSetting> reported(const Settings& settings) {

@@ -37,6 +37,7 @@ constexpr uint64_t kReservedDescriptors = 8;
 constexpr uint64_t kDescriptorsOfProgram = 3;
 // The memory of both ends and of results.
 constexpr uint64_t kDescriptorsOfChannel = 3;
+constexpr size_t kLongestFailure = 1000;
 
 }  // namespace
 
@@ -399,6 +400,8 @@ ipc::Report Supervisor::report() {
     report.memoryLimit = memory->limit;
   }
   report.successor = successor_;
+  report.reloadFailure = reloadFailure_;
+  report.needRestart = needRestart_;
   for (const auto& [name, group] : groups_) reportGroup(*group, services_, report);
   std::map<const PackageMemory*, ipc::ReportedModel> models;
   for (const auto& [id, client] : clients_) {
@@ -490,9 +493,11 @@ void Supervisor::passStateChangesOn() {
 
 void Supervisor::reload() {
   if (!events_.reload) return;
-  const std::optional<Options> options = events_.reload();
-  if (!options) return;
-  options_ = *options;
+  Reload reload = events_.reload();
+  reloadFailure_ = reload.failure.substr(0, kLongestFailure);
+  if (!reload.options) return;
+  needRestart_ = std::move(reload.needRestart);
+  options_ = *std::move(reload.options);
   services_.outputQuota.setLimit(options_.outputQuota);
   for (const auto& [name, group] : groups_) group->settingsChanged();
   if (!draining_) resizeGroups();

@@ -24,6 +24,13 @@
 
 namespace isopool::supervisor {
 
+/// What a reload of the settings led to.
+struct Reload {
+  std::optional<Options> options;        ///< nothing: the settings are wrong, and none has changed
+  std::string failure;                   ///< why; else empty
+  std::vector<std::string> needRestart;  ///< as Settings::Changes::needRestart
+};
+
 /// Callbacks by which main reports a shared supervisor's state to the service manager. All are
 /// optional, and called on the loop's thread.
 struct SupervisorEvents {
@@ -33,8 +40,8 @@ struct SupervisorEvents {
   std::function<void()> draining;  ///< SIGTERM or SIGINT was received
   std::function<void()> alive;     ///< called every aliveEvery
   base::Milliseconds aliveEvery{0};
-  /// SIGHUP was received: returns the new options, or nothing if they are wrong, which it logs.
-  std::function<std::optional<Options>()> reload;
+  /// SIGHUP was received: reads the settings again, and logs the outcome.
+  std::function<Reload()> reload;
   /// Returns the settings in force, for operators of a shared supervisor.
   std::function<std::vector<ipc::ReportedSetting>()> settings;
   /// An operator wants another supervisor to take over: starts one, which gets the socket and its
@@ -178,6 +185,8 @@ class Supervisor {
   std::vector<Ban> bans_;
   static constexpr const char* kStarting = "starting";
   std::string successor_;  ///< as Report::successor: kStarting, or why the last one did not serve
+  std::string reloadFailure_;             ///< as Report::reloadFailure
+  std::vector<std::string> needRestart_;  ///< as Report::needRestart
   bool served_ = false;
   bool askedToEnd_ = false;
   bool replaced_ = false;  ///< a successor has the address

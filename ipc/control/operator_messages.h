@@ -272,16 +272,19 @@ struct Report {
   uint64_t clientDescriptors = 0;   ///< of openDescriptors: for packages and segments of clients
   std::vector<ReportedCount> lostLogLines;   ///< that the error stream did not take, by kind
   std::vector<ReportedCount> droppedOutput;  ///< lines of workers that were not logged, by reason
-  uint64_t memoryUsed = 0;   ///< of the control group that is nearest to its limit, or the machine
-  uint64_t memoryLimit = 0;  ///< of the same; 0: not known
-  std::string successor;     ///< "starting", or why the last one did not serve; else empty
+  uint64_t memoryUsed = 0;    ///< of the control group that is nearest to its limit, or the machine
+  uint64_t memoryLimit = 0;   ///< of the same; 0: not known
+  std::string successor;      ///< "starting", or why the last one did not serve; else empty
+  std::string reloadFailure;  ///< why the last reload changed no setting; empty: it succeeded
+  /// Settings that differ in the file since the last reload that succeeded, but need a restart.
+  std::vector<std::string> needRestart;
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
                        uptimeMilliseconds, pythonVersion, torchVersion, sandbox, missingProtections,
                        restarts, recycled, unfit, zygoteRestarts, sharedBytes, refusedConnections,
                        workers, slots, clients, models, complete, groups, classes,
                        recentMilliseconds, refusedPrograms, clientLimit, openDescriptors,
                        descriptorLimit, clientDescriptors, lostLogLines, droppedOutput, memoryUsed,
-                       memoryLimit, successor)
+                       memoryLimit, successor, reloadFailure, needRestart)
 };
 
 }  // namespace isopool::ipc

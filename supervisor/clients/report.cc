@@ -165,6 +165,7 @@ void makeFit(ipc::Report& report) {
     shorten(report.slots, most);
     shorten(report.groups, most);
     shorten(report.classes, most);
+    shorten(report.needRestart, most);
     for (ipc::ReportedModel& model : report.models) shorten(model.clients, most);
     for (ipc::ReportedWorker& worker : report.workers) {
       shorten(worker.forbiddenActs, most);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -263,6 +264,44 @@ TEST(Command, ShowsTheSettingsInForceAndTheirSources) {
   }
   EXPECT_EQ(valueOf("grace"), "[('900ms', 'file FILE:2', True)]");
   EXPECT_EQ(valueOf("spares"), "[('1', 'default', False)]") << "this needs a restart";
+}
+
+TEST(Command, StatusHasAFailedReloadUntilOneSucceeds) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/isopool.toml";
+  const auto write = [&](const std::string& text) { std::ofstream(file) << text; };
+  write("grace = \"700ms\"\n");
+  const OwnSupervisor supervisor({"--workers", "1", "--config", file});
+  supervisor.waitFor([](const ipc::Report& report) { return allServe(report, 1); });
+  const auto status = [&] { return runCommand({"status", "--socket", supervisor.address()}); };
+  const auto reload = [&](const std::string& failure) {
+    supervisor.signal(SIGHUP);
+    supervisor.waitFor([&](const ipc::Report& each) { return each.reloadFailure == failure; });
+  };
+
+  write("\nspares = 99\n");
+  const std::string reason = file + ":2: spares: '99' is not a whole number between 0 and 64";
+  reload(reason);
+  EXPECT_EQ(status().exitCode, 3);
+  EXPECT_TRUE(
+      has(status().output, "! the last reload failed, and no setting has changed: " + reason))
+      << status().output;
+  const CommandOutcome json = runCommand({"status", "--json", "--socket", supervisor.address()});
+  EXPECT_EQ(json.exitCode, 3);
+  EXPECT_EQ(inJson(json.output, "value['reload_failure']"), reason);
+
+  std::filesystem::remove(file);
+  reload(file + ": No such file or directory");
+  EXPECT_EQ(status().exitCode, 3);
+
+  write("spares = 3\n");
+  reload("");
+  EXPECT_EQ(status().exitCode, 0);
+  EXPECT_TRUE(has(status().output, "! settings that changed in the file need a restart: spares"))
+      << status().output;
+  EXPECT_EQ(inJson(runJson(supervisor, "status"),
+                   "value['reload_failure'], value['need_restart'], value['problems']"),
+            "('', ['spares'], [])");
 }
 
 TEST(Command, StatusEndsWithThreeIfThereIsAProblem) {

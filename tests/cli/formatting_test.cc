@@ -135,6 +135,20 @@ TEST(Findings, NameWhatIsWrong) {
   EXPECT_FALSE(hasProblem(findings(report)));
 }
 
+TEST(Findings, AFailedReloadIsAProblemAndAChangeThatNeedsARestartANotice) {
+  ipc::Report report = healthyReport();
+  report.needRestart = {"spares", "environment.A"};
+  EXPECT_EQ(textsOf(report),
+            std::vector<std::string>{
+                "settings that changed in the file need a restart: spares, environment.A"});
+  EXPECT_FALSE(hasProblem(findings(report)));
+  report.reloadFailure = "/etc/isopool/isopool.toml:2: workers: 0 is too few";
+  EXPECT_EQ(textsOf(report).at(0),
+            "the last reload failed, and no setting has changed: "
+            "/etc/isopool/isopool.toml:2: workers: 0 is too few");
+  EXPECT_TRUE(hasProblem(findings(report)));
+}
+
 TEST(Findings, TellOfManyRecentDeaths) {
   ipc::Report report = healthyReport();
   report.groups[0].recentDeaths = 2;

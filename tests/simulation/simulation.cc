@@ -156,13 +156,13 @@ void Simulation::begin() {
         if (supervisor_) loop_.signal(SIGCHLD);
       });
   supervisor::SupervisorEvents events;
-  events.reload = [this]() -> std::optional<Options> {
-    if (world_.chance.oneIn(3)) return std::nullopt;  // the new settings are invalid
+  events.reload = [this] {
+    if (world_.chance.oneIn(3)) return supervisor::Reload{{}, "the new settings are invalid", {}};
     Options changed = options_;
     changed.grace = Milliseconds(world_.chance.between(10, 2000));
     changed.recycling.calls = world_.chance.between(0, 20);
     changed.workers = static_cast<uint32_t>(world_.chance.between(1, 4));
-    return changed;
+    return supervisor::Reload{changed, {}, {}};
   };
   supervisor_.emplace(supervisor::Platform{loop_, processes_, outputQuota_,
                                            static_cast<uint32_t>(world_.chance.below(1u << 31))},
