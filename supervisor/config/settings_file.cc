@@ -35,6 +35,12 @@ std::string described(const toml::node& node) {
   return node.is_floating_point() ? "a number with a fraction" : "a date";
 }
 
+// Of a value that is written without quotes. In quotes it reads like one that is right.
+std::string whyNo(const std::string& expected, const toml::node& node) {
+  if (!node.is_string()) return described(node) + " is not " + expected;
+  return described(node) + " is a text, because it is in quotes, and not " + expected;
+}
+
 /// Reads one file's tables into a SettingsFile. Throws SettingsError.
 class Reader {
  public:
@@ -103,8 +109,8 @@ class Reader {
     const bool isText = node.is_string() && !isSwitch && setting.kind != base::SettingKind::kCount;
     if (isText && !text.empty()) return text;
     if (isText) throw SettingsError(node.source(), std::string(setting.key) + ": '' is empty");
-    throw SettingsError(node.source(), std::string(setting.key) + ": " + described(node) +
-                                           " is not " + expected(setting));
+    throw SettingsError(node.source(),
+                        std::string(setting.key) + ": " + whyNo(expected(setting), node));
   }
 
   static std::string expected(const base::Setting& setting) {
@@ -234,9 +240,10 @@ class Reader {
                           uint32_t most) {
     const auto number = node.value_exact<int64_t>();
     if (number && *number >= least && *number <= most) return static_cast<uint32_t>(*number);
-    throw SettingsError(node.source(), path + ": " + described(node) +
-                                           " is not a whole number between " +
-                                           std::to_string(least) + " and " + std::to_string(most));
+    throw SettingsError(node.source(), path + ": " +
+                                           whyNo("a whole number between " + std::to_string(least) +
+                                                     " and " + std::to_string(most),
+                                                 node));
   }
 
   // As limits.call_time.

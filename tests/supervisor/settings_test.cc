@@ -209,7 +209,13 @@ TEST_F(SettingsTest, NameFileAndLineAndWhatWouldBeRight) {
   EXPECT_EQ(refusedFile("\nspares = 99\n"),
             ":2: spares: '99' is not a whole number between 0 and 64");
   EXPECT_EQ(refusedFile("spares = \"3\"\n"),
-            ":1: spares: '3' is not a whole number between 0 and 64");
+            ":1: spares: '3' is a text, because it is in quotes, and not a whole number between 0 "
+            "and 64");
+  EXPECT_EQ(refusedFile("no_kill = \"true\"\n"),
+            ":1: no_kill: 'true' is a text, because it is in quotes, and not true or false");
+  EXPECT_EQ(refusedFile("[class.a]\nshare = \"2\"\n"),
+            ":2: class.a.share: '2' is a text, because it is in quotes, and not a whole number "
+            "between 1 and 1000");
   EXPECT_EQ(refusedFile("grace = true\n"),
             ":1: grace: true is not a TIME like \"500ms\", \"30s\" or \"2m\"");
   EXPECT_EQ(refusedFile("preload_modules = \"a\"\n"),
