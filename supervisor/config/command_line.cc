@@ -113,6 +113,7 @@ class Parser {
       return mistake(error.what());
     }
     if (!app_.remaining().empty()) return mistake(unknown(app_.remaining().front()));
+    if (auto refused = findRepeated()) return *std::move(refused);
     if (version_) return OptionsRefused{"isopoold " ISOPOOL_VERSION, 0};
     if (markdown_) return OptionsRefused{settingsAsMarkdown(), 0};
     if (exampleFile_) return OptionsRefused{exampleSettingsFile(), 0};
@@ -222,6 +223,16 @@ class Parser {
     const char* file = std::getenv("ISOPOOL_CONFIG");
     if (words.file.empty() && file != nullptr) words.file = file;
     return request_;
+  }
+
+  /// Returns the refusal of a flag that is given more than once: one of its values would be lost.
+  std::optional<OptionsRefused> findRepeated() const {
+    for (const CLI::Option* option : app_.get_options()) {
+      if (option == defaults_ || option->count() < 2) continue;
+      return mistake(option->get_name() + " is given " +
+                     (option->count() == 2 ? "twice" : std::to_string(option->count()) + " times"));
+    }
+    return std::nullopt;
   }
 
   std::string unknown(const std::string& word) const {

@@ -248,7 +248,8 @@ TEST(Check, RefusesFoldersWhereStrictWorkersCouldPlantCode) {
 }
 
 TEST(Check, RefusesAWorkerProgramThatIsNotThere) {
-  expectRefused(kCheck + "--worker /no/worker", "worker_program (flag --worker): /no/worker: ");
+  expectRefused(std::string(ISOPOOLD) + " --check --worker /no/worker",
+                "worker_program (flag --worker): /no/worker: ");
   expectRefused("ISOPOOL_WORKER=/etc " + std::string(ISOPOOLD) + " --check",
                 "worker_program (environment ISOPOOL_WORKER): /etc is a folder");
 }
