@@ -94,8 +94,15 @@ std::variant<Settings, OptionsRefused> Settings::parse(int argc, const char* con
       std::string problem = problemOnThisSystem(settings);
       for (const std::string& each : unknownVariables()) problem = each;
       if (!problem.empty()) return OptionsRefused{"isopoold: " + problem, 2};
-      return OptionsRefused{
-          "isopoold: the settings are valid" + (file.empty() ? "" : " (" + file + ")"), 0};
+      std::string text = "isopoold: the settings are valid";
+      if (!file.empty()) text += " (" + file + ")";
+      const Options& options = settings.options();
+      if (!options.privatePool && options.listen.empty()) {
+        text +=
+            "; listen is not set, so only a service manager that hands over a socket can start "
+            "isopoold with them";
+      }
+      return OptionsRefused{std::move(text), 0};
     }
     case Answer::kShow:
       return OptionsRefused{showSettings(settings), 0};
@@ -243,6 +250,10 @@ void Settings::check(const Options& options) const {
     } catch (const base::SettingError& error) {
       throw SettingsError(error.what());
     }
+  }
+  const ResolvedSetting& listen = resolved_.at(base::findSetting("listen"));
+  if (listen.source == SourceKind::kFlag && listen.value.text.empty()) {
+    throw SettingsError(where("listen") + ": '' is not a path");
   }
   constexpr size_t kMostPath = base::UnixAddress::kMostBytes;
   if (options.listen.size() > kMostPath) {

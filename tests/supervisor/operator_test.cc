@@ -220,6 +220,17 @@ TEST(Check, PassesWhatThisSystemHas) {
   EXPECT_EQ(isopoold(kCheck + "--sandbox-read /usr:/etc --listen /tmp/s").exitCode, 0);
 }
 
+TEST(Check, StatesThatSettingsWithoutAnAddressNeedASocket) {
+  const std::string needsSocket = "only a service manager that hands over a socket can start";
+  const Checked without = isopoold(kCheck);
+  EXPECT_EQ(without.exitCode, 0) << "a unit with a socket has no address in its settings";
+  EXPECT_NE(without.text.find(needsSocket), std::string::npos) << without.text;
+  const Checked with = isopoold(kCheck + "--listen /tmp/s");
+  EXPECT_EQ(with.exitCode, 0);
+  EXPECT_EQ(with.text.find(needsSocket), std::string::npos) << with.text;
+  expectRefused(kCheck + "--listen ''", "isopoold: --listen: '' is not a path");
+}
+
 TEST(Check, RefusesFoldersThatAreNotThere) {
   expectRefused(kCheck + "--sandbox-read /usr:/no/folder",
                 "sandbox.read (flag --sandbox-read): /no/folder: No such file or directory");

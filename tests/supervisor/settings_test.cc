@@ -200,6 +200,7 @@ TEST_F(SettingsTest, RefuseNonsenseInOneLineThatNamesIt) {
             std::string::npos);
   EXPECT_EQ(refused({"--socket-group", "no such group"}),
             "isopoold: --socket-group: 'no such group' is not a group of this system");
+  EXPECT_EQ(refused({"--listen", ""}), "isopoold: --listen: '' is not a path");
   EXPECT_NE(refused({"--listen", std::string(108, 'x').c_str()}).find("107 bytes"),
             std::string::npos);
 }
@@ -376,7 +377,8 @@ TEST_F(SettingsTest, OfSharedSupervisorsAreNotForPrivatePools) {
 
 TEST_F(SettingsTest, CanBeCheckedWithoutAStart) {
   writeFile("spares = 2\n");
-  const auto right = settings({"--config", path_.c_str(), "--worker", "/bin/true", "--check"});
+  const auto right = settings(
+      {"--config", path_.c_str(), "--listen", "/tmp/s", "--worker", "/bin/true", "--check"});
   EXPECT_EQ(std::get<OptionsRefused>(right).exitCode, 0);
   EXPECT_EQ(std::get<OptionsRefused>(right).text,
             "isopoold: the settings are valid (" + path_ + ")");
