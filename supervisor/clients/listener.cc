@@ -4,15 +4,19 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -46,6 +50,24 @@ bool isServed(const base::UnixAddress& address) {
   return ::connect(socket.get(), address.get(), address.bytes()) == 0 || errno == EAGAIN;
 }
 
+// The process id in the lock's file: of the supervisor that served the path last, if it is alive.
+std::optional<pid_t> holderIn(const base::Fd& lock) {
+  char text[16];
+  const ssize_t bytes = ::pread(lock.get(), text, sizeof text, 0);
+  pid_t holder = 0;
+  const char* end = text + std::max<ssize_t>(bytes, 0);
+  if (std::from_chars(text, end, holder).ec != std::errc() || holder <= 0) return std::nullopt;
+  if (::kill(holder, 0) != 0 && errno != EPERM) return std::nullopt;
+  return holder;
+}
+
+// For the error message of the next supervisor. A file system without room leaves the file empty.
+void writeHolder(const base::Fd& lock) {
+  if (!lock.valid() || ::ftruncate(lock.get(), 0) != 0) return;
+  const std::string text = std::to_string(::getpid()) + "\n";
+  [[maybe_unused]] const ssize_t ignored = ::pwrite(lock.get(), text.data(), text.size(), 0);
+}
+
 // The lock keeps two supervisors that start at the same time from both taking the path. Its file is
 // never removed: that would be a race. Waits a while for a predecessor that is ending.
 base::Fd lockPath(const std::string& path, const base::UnixAddress& address) {
@@ -58,7 +80,11 @@ base::Fd lockPath(const std::string& path, const base::UnixAddress& address) {
     const auto time = waited.look(std::chrono::steady_clock::now());
     if (time > kKilledOnesEnd && isServed(address)) fail(path, "another supervisor serves it");
     if (time > kPredecessorsEnd) {
-      fail(path, "another supervisor that does not serve it holds the lock " + name);
+      const std::optional<pid_t> holder = holderIn(lock);
+      fail(path, "another supervisor" +
+                     (holder ? " (pid " + std::to_string(*holder) + ")" : std::string()) +
+                     " holds the lock " + name +
+                     " and does not serve the path: its socket was removed, or it does not end");
     }
     ::poll(nullptr, 0, kLockLook);
   }
@@ -143,6 +169,7 @@ Listener::Listener(base::EventLoop& loop, ListeningSocket socket,
                    std::function<void(base::Fd)> accepted)
     : loop_(loop), socket_(std::move(socket)), accepted_(std::move(accepted)), retry_(loop) {
   ::fcntl(socket_.socket.get(), F_SETFL, O_NONBLOCK);
+  writeHolder(socket_.lock);
   watch();
 }
 

@@ -25,9 +25,9 @@ struct ListeningSocket {
 
 /// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group` (empty: none). Removes the
 /// socket file of a process that has ended; fails if any process serves the path. Waits up to two
-/// seconds for a supervisor that is ending. Leaves a file `path`.lock behind. Call it while this
-/// process has one thread: it changes the umask for a moment. Throws std::runtime_error with one
-/// line.
+/// seconds for a supervisor that is ending. Leaves a file `path`.lock behind, which has the process
+/// id of the supervisor that serves the path. Call it while this process has one thread: it changes
+/// the umask for a moment. Throws std::runtime_error with one line.
 ListeningSocket listenAt(const std::string& path, const std::string& group);
 /// The socket that a predecessor has made, with its lock; without a lock the service manager made
 /// it.

@@ -110,6 +110,22 @@ TEST(Address, IsServedByOneSupervisorOnly) {
   EXPECT_EQ(client->call(client->serving(1, 0), "undisturbed"), "undisturbed");
 }
 
+TEST(Address, OfALiveSupervisorWithoutItsSocketNamesTheSupervisor) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const int32_t holder = supervisor.report().processId;
+  std::filesystem::remove(supervisor.address());
+  const std::string output = supervisor.folder() + "/output";
+  const std::string command = std::string(ISOPOOLD) + " --listen " + supervisor.address() +
+                              " --worker " + PLAIN_WORKER + " --workers 1 2>" + output;
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  std::ostringstream text;
+  text << std::ifstream(output).rdbuf();
+  EXPECT_NE(text.str().find("another supervisor (pid " + std::to_string(holder) +
+                            ") holds the lock " + supervisor.address() + ".lock"),
+            std::string::npos)
+      << text.str();
+}
+
 TEST(Address, IsNotTakenFromAnotherProgram) {
   SharedSupervisor supervisor({"--workers", "1"});
   const std::string path = supervisor.folder() + "/foreign";
