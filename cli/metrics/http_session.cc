@@ -49,15 +49,14 @@ void HttpSession::received(const error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return refuse(Status::request_header_fields_too_large, "the header is larger than 8 KiB\n");
   }
-  if (error == http::error::body_limit) {
-    return refuse(Status::payload_too_large, "a request has no body\n");
-  }
+  const bool hasBody = error == http::error::body_limit;
   // The peer has left, the time is over, or this is not HTTP.
-  if (error) return;
+  if (error && !hasBody) return;
   const http::verb method = request_.get().method();
   if (method != http::verb::get && method != http::verb::head) {
     return refuse(Status::method_not_allowed, "only GET and HEAD\n");
   }
+  if (hasBody) return refuse(Status::payload_too_large, "a request has no body\n");
   if (path() != "/metrics" && path() != "/-/ready") {
     return refuse(Status::not_found, "only /metrics and /-/ready\n");
   }

@@ -374,6 +374,10 @@ TEST_F(MetricsListener, RefusesWhatItDoesNotServe) {
     return client.readToEnd();
   };
   EXPECT_TRUE(has(answerTo("POST /metrics HTTP/1.1\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 405"));
+  EXPECT_TRUE(has(answerTo("POST /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\nsome body"),
+                  "HTTP/1.1 405"));
+  EXPECT_TRUE(
+      has(answerTo("GET /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\nsome body"), "HTTP/1.1 413"));
   EXPECT_FALSE(
       has(answerTo("GET /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\nsome body"), "isopool_up"));
   for (const std::string& invalid :
@@ -444,7 +448,7 @@ TEST_F(MetricsListener, WhatAPeerSendsBehindItsRequestDoesNotCostItTheAnswer) {
   ASSERT_NE(colon, std::string::npos) << line;
   const auto port = static_cast<uint16_t>(std::stoi(line.substr(colon + 1)));
   for (const auto& [request, status] :
-       {std::pair{"POST /metrics HTTP/1.1\r\nContent-Length: 60000\r\n\r\n", "413"},
+       {std::pair{"POST /metrics HTTP/1.1\r\nContent-Length: 60000\r\n\r\n", "405"},
         std::pair{"GET /metrics HTTP/1.1\r\n\r\n", "200"},
         std::pair{"GET /metrics HTTP/1.1\r\nContent-Length: 60000\r\n\r\n", "413"}}) {
     for (int i = 0; i < 20; ++i) {
