@@ -2,11 +2,15 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "base/settings/setting_text.h"
+#include "base/terminal_text.h"
 #include "cli/actions.h"
 
 namespace isopool::cli {
@@ -380,6 +384,21 @@ void declareCommands(CLI::App& app, Options& options) {
   addRecycle(app, options);
   addDrain(app, options);
   addRestart(app, options);
+}
+
+std::string unknownCommand(const CLI::App& app, int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--socket") ++i;  // and its value
+    if (word.starts_with("-")) continue;
+    if (word == "batch") return "batch must be the first word";
+    std::vector<std::string> commands{"batch"};
+    for (const CLI::App* each : app.get_subcommands({})) commands.push_back(each->get_name());
+    if (std::find(commands.begin(), commands.end(), word) != commands.end()) return {};
+    return "'" + base::terminalText(word) + "' is not a command; the nearest is " +
+           base::nearestOf(word, commands) + ", and isopool --help shows all";
+  }
+  return {};
 }
 
 }  // namespace isopool::cli

@@ -31,4 +31,8 @@ struct Options {
 /// must outlive `app`.
 void declareCommands(CLI::App& app, Options& options);
 
+/// Empty, or the error message for a command line whose command is none of `app`: such a word may
+/// stand beside --help.
+std::string unknownCommand(const CLI::App& app, int argc, const char* const* argv);
+
 }  // namespace isopool::cli

@@ -272,6 +272,10 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app({}, "isopool");
   declareCommands(app, options);
+  if (const std::string problem = unknownCommand(app, argc, argv); !problem.empty()) {
+    std::fprintf(stderr, "isopool: %s\n", problem.c_str());
+    return kWrongUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -385,6 +385,25 @@ TEST(Command, HelpTeaches) {
   }
 }
 
+TEST(Command, AnUnknownCommandIsNamedAlsoBesideHelp) {
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"statsu"},
+                                                {"statsu", "--help"},
+                                                {"--help", "statsu"},
+                                                {"--socket", "/tmp/status", "statsu", "--json"}}) {
+    const CommandOutcome outcome = runCommand(wrong);
+    EXPECT_EQ(outcome.exitCode, 2) << wrong.back();
+    EXPECT_EQ(outcome.output, "") << wrong.back();
+    EXPECT_EQ(outcome.errors,
+              "isopool: 'statsu' is not a command; the nearest is status, and isopool --help shows "
+              "all\n");
+  }
+  for (const std::vector<std::string>& right : {std::vector<std::string>{"--help"},
+                                                {"status", "--help"},
+                                                {"--socket", "/tmp/s", "--help"}}) {
+    EXPECT_EQ(runCommand(right).exitCode, 0) << right.front();
+  }
+}
+
 TEST(Command, WrongUsageEndsWithTwo) {
   for (const std::vector<std::string>& wrong :
        std::vector<std::vector<std::string>>{{},
