@@ -190,8 +190,8 @@ void addMetrics(CLI::App& app, Options& options) {
   addSocket(*command, options);
   command
       ->add_option("--listen", options.listen,
-                   "Serve HTTP at unix:PATH, 127.0.0.1:PORT or [::1]:PORT; other addresses are "
-                   "refused")
+                   "Serve HTTP at unix:PATH, 127.0.0.1:PORT, [::1]:PORT or another loopback "
+                   "address; other addresses are refused")
       ->type_name("ADDRESS");
 }
 
