@@ -626,12 +626,12 @@ bool Worker::callsWait() const {
 void Worker::lookWhetherStopped(base::Milliseconds left) {
   if (!isStopped()) return;
   if (services_.options.noKill) left = base::Milliseconds(-1);
+  const base::Milliseconds lasts = services_.options.stoppedTimeout - left;
   if (!std::exchange(stopReported_, true)) {
-    events_.staysStopped(std::max(left, base::Milliseconds(0)));
+    events_.staysStopped(std::max(left, base::Milliseconds(0)), kStopPatience - lasts);
     if (left.count() < 0) return;
   }
   if (left.count() > 0) {
-    const base::Milliseconds lasts = services_.options.stoppedTimeout - left;
     if (lasts >= kStopPatience && callsWait() && !events_.othersServe()) {
       return lose(DeathCause::kStopped,
                   "a signal had stopped it for " + std::to_string(kStopPatience.count()) +

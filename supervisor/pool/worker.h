@@ -57,8 +57,8 @@ class Worker {
     /// Returns where a line of its output comes from. Needed with Options::collectOutput.
     std::function<OutputSource()> outputSource;
     /// A signal has stopped the worker, and does not continue it soon. `left`: until it is lost; 0:
-    /// it is not.
-    std::function<void(base::Milliseconds left)> staysStopped;
+    /// it is not. `leftForCalls`: the same while calls wait that no other worker can serve.
+    std::function<void(base::Milliseconds left, base::Milliseconds leftForCalls)> staysStopped;
     /// Whether another worker of the group can serve calls.
     std::function<bool()> othersServe;
     /// The worker can't serve any more: it died, broke the protocol, or did not start. Not called

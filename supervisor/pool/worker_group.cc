@@ -404,12 +404,17 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
     recycle(*find(epoch), what + ", which code of a program that has left had started");
   };
   events.outputSource = [this, epoch] { return outputSourceOf(epoch); };
-  events.staysStopped = [this, epoch](base::Milliseconds left) {
-    base::log(base::LogLevel::kWarning,
-              describe(*find(epoch)) + " has been stopped by a signal" +
-                  (left.count() == 0 ? ""
-                                     : "; it is killed in " + std::to_string(left.count()) +
-                                           " ms unless it is continued (ISOPOOL_STOPPED_TIMEOUT)"));
+  events.staysStopped = [this, epoch](base::Milliseconds left, base::Milliseconds leftForCalls) {
+    std::string text = describe(*find(epoch)) + " has been stopped by a signal";
+    if (left.count() != 0) {
+      text += "; unless it is continued, it is killed in " + std::to_string(left.count()) +
+              " ms (ISOPOOL_STOPPED_TIMEOUT)";
+      if (leftForCalls < left) {
+        text += ", or in " + std::to_string(leftForCalls.count()) +
+                " ms if calls wait for it that no other worker can serve";
+      }
+    }
+    base::log(base::LogLevel::kWarning, text);
   };
   events.othersServe = [this, epoch] {
     return std::any_of(serving_.begin(), serving_.end(), [&](const auto& entry) {

@@ -135,8 +135,11 @@ class StoppedWorker : public testing::Test {
 TEST_F(StoppedWorker, IsReplacedAfterTheTimeoutThoughItsCallHasNoLimit) {
   begin({"--stopped-timeout", "1500ms"});
   ASSERT_EQ(::kill(process_, SIGSTOP), 0);
-  EXPECT_TRUE(
-      client_->waitFor([&] { return logHas(" has been stopped by a signal; it is killed"); }));
+  EXPECT_TRUE(client_->waitFor([&] {
+    return logHas(
+        " has been stopped by a signal; unless it is continued, it is killed in 500 ms "
+        "(ISOPOOL_STOPPED_TIMEOUT)\"");
+  })) << supervisor_->log();
   EXPECT_TRUE(isStopped(supervisor_->report()));
   ASSERT_TRUE(client_->waitFor([&] {
     return client_->serving(1, 0) != 0 && client_->serving(1, 0) != worker_;
@@ -160,6 +163,10 @@ TEST_F(StoppedWorker, IsReplacedAfterFiveSecondsIfACallWaitsForItAndNoOtherWorke
   ASSERT_TRUE(client_->waitFor(
       [&] { return client_->serving(1, 0) != 0 && client_->serving(1, 0) != worker_; },
       milliseconds(20'000)))
+      << supervisor_->log();
+  EXPECT_TRUE(
+      logHas("unless it is continued, it is killed in 3599000 ms (ISOPOOL_STOPPED_TIMEOUT), or in "
+             "4000 ms if calls wait for it that no other worker can serve"))
       << supervisor_->log();
   EXPECT_TRUE(client_->waitFor([&] { return logHas("no other worker could serve them"); }));
   EXPECT_EQ(client_->call(client_->serving(1, 0), "served"), "served");
