@@ -104,6 +104,17 @@ bool awaitEndOf(SupervisorLink& link, std::chrono::milliseconds patience) {
   }
 }
 
+bool hasCrashed(SupervisorLink& link) {
+  try {
+    link.receive();
+  } catch (const ConnectionLost&) {
+    return true;
+  } catch (const SupervisorUnreachable&) {
+    return false;
+  }
+  return false;
+}
+
 int32_t awaitSuccessor(const std::string& address, int32_t former,
                        std::chrono::milliseconds patience) {
   const auto deadline = SupervisorLink::Clock::now() + patience;

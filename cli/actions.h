@@ -37,6 +37,8 @@ size_t awaitEndOf(const std::set<uint64_t>& epochs, SupervisorLink& link,
 /// Waits until the supervisor has closed the connection, because it ends. False if it does not do
 /// that in time.
 bool awaitEndOf(SupervisorLink& link, std::chrono::milliseconds patience);
+/// Whether the supervisor has ended without an orderly stop: it was killed, or it crashed.
+bool hasCrashed(SupervisorLink& link);
 /// Waits until another process than `former` serves the address, for `patience` at most. Returns
 /// its process id. Throws SupervisorUnreachable with the reason if none does.
 int32_t awaitSuccessor(const std::string& address, int32_t former,

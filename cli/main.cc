@@ -205,7 +205,10 @@ int restart(const Options& options) {
         awaitSuccessor(addressOf(options), former.processId,
                        milliseconds(options.wait != 0 ? options.wait : kWait));
     outcome.text = "isopoold (pid " + std::to_string(successor) + ") serves; the former one (pid " +
-                   std::to_string(former.processId) + ") ends when its calls in flight have ended";
+                   std::to_string(former.processId) +
+                   (hasCrashed(link) ? ") was killed or crashed meanwhile: its calls in flight are "
+                                       "lost, and the log has the signal"
+                                     : ") ends when its calls in flight have ended");
   }
   return print(options, outcome);
 }

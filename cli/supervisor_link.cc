@@ -164,8 +164,8 @@ std::optional<Message> SupervisorLink::receiveAnswer() {
       return answer;
     }
     if (gone)
-      throw SupervisorUnreachable(
-          who + (answered_ ? " has ended" : " closed the connection without an answer"));
+      throw ConnectionLost(who +
+                           (answered_ ? " has ended" : " closed the connection without an answer"));
   } catch (const ipc::ProtocolError& error) {
     throw SupervisorUnreachable(
         "what listens at " + base::terminalText(address_) +

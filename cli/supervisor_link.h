@@ -18,6 +18,13 @@ class SupervisorUnreachable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The supervisor has closed the connection without a reason, as a process that is killed does: one
+/// that ends, or hands over to another one, gives it.
+class ConnectionLost : public SupervisorUnreachable {
+ public:
+  using SupervisorUnreachable::SupervisorUnreachable;
+};
+
 /// An operator's connection to the shared supervisor at an address. Every member that communicates
 /// throws SupervisorUnreachable, and none waits longer than kPatience. Not thread-safe.
 class SupervisorLink {

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -132,6 +134,29 @@ TEST(Restart, EndsWhenAnotherSupervisorServes) {
   EXPECT_EQ(outcome.output, "isopoold (pid " + std::to_string(present) +
                                 ") serves; the former one (pid " + std::to_string(former) +
                                 ") ends when its calls in flight have ended\n");
+}
+
+TEST(Restart, TellsOfTheFormerSupervisorIfItIsKilledMeanwhile) {
+  const TemporaryFolder folder;
+  const std::string mode = folder.path() + "/mode";
+  std::ofstream(mode) << "";
+  ::setenv("PLAIN_WORKER_MODE", mode.c_str(), 1);
+  const OwnSupervisor supervisor;
+  ::unsetenv("PLAIN_WORKER_MODE");
+  const int32_t former = supervisor.processId();
+  std::ofstream(mode) << "zygote-waits";
+  RunningCommand restart({"restart", "--socket", supervisor.address()});
+  supervisor.waitFor([](const ipc::Report& report) { return report.successor == "starting"; });
+  supervisor.signal(SIGKILL);
+  std::ofstream(mode) << "";
+  const CommandOutcome outcome = restart.finish();
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
+  const int32_t present = supervisor.report().processId;
+  EXPECT_NE(present, former);
+  EXPECT_EQ(outcome.output, "isopoold (pid " + std::to_string(present) +
+                                ") serves; the former one (pid " + std::to_string(former) +
+                                ") was killed or crashed meanwhile: its calls in flight are lost, "
+                                "and the log has the signal\n");
 }
 
 TEST(DrainCommand, WithWaitEndsWhenTheSupervisorHasEnded) {
