@@ -118,6 +118,12 @@ std::string ErrorStream::sendTo(const std::string& path) {
   return problem;
 }
 
+void ErrorStream::releaseFile() {
+  if (path_.empty()) return;
+  const Fd none(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (none.valid()) ::dup2(none.get(), STDERR_FILENO);
+}
+
 std::string ErrorStream::openPath() {
   // O_NONBLOCK: the reader of a named pipe is not waited for.
   const Fd file(::open(

@@ -37,6 +37,9 @@ class ErrorStream {
   /// changed.
   std::string sendTo(const std::string& path);
 
+  /// Closes the file of sendTo(), if there is one: the next line opens it again.
+  void releaseFile();
+
   /// `line` ends with a line break.
   void write(std::string line, LineKind kind);
   /// Counts a line that could not be made.

@@ -164,6 +164,10 @@ class Log {
     const MutexLock lock(mutex_);
     return stream_.sendTo(path);
   }
+  void releaseFile() {
+    const MutexLock lock(mutex_);
+    stream_.releaseFile();
+  }
   void setLevel(LogLevel level) { level_ = level; }
   bool takes(LogLevel level) const { return level >= level_; }
 
@@ -249,6 +253,8 @@ void startLog(LogLevel level, LogFormat format) {
 }
 
 std::string sendErrorStreamTo(const std::string& path) { return theLog().sendTo(path); }
+
+void releaseLogFile() { theLog().releaseFile(); }
 
 void setLogLevel(LogLevel level) { theLog().setLevel(level); }
 

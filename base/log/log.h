@@ -57,6 +57,10 @@ void startLog(LogLevel level, LogFormat format);
 /// be opened; then the error stream is as before. Call it before startLog() the first time.
 std::string sendErrorStreamTo(const std::string& path);
 
+/// Closes the file of sendErrorStreamTo(), if there is one; the next line opens it again. For a
+/// process that logs rarely, and would keep a file that was removed from being freed.
+void releaseLogFile();
+
 /// Changes the threshold.
 void setLogLevel(LogLevel level);
 

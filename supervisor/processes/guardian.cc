@@ -85,10 +85,12 @@ struct Guarded {
   std::optional<NotificationRelay> relay;
   std::string folders;
   std::optional<base::TimePoint> giveUp;  ///< when it is killed: a successor, or a predecessor
-  std::string failure;  ///< of a successor: why it does not serve; empty: not known
+  /// Of a successor: why it does not serve; of a predecessor: why it was killed. Empty: not known.
+  std::string failure;
 };
 
-/// The guardian of supervisors in the foreground, after it has lost all descriptors but its own.
+/// The guardian of supervisors in the foreground, after it has lost all descriptors but its own and
+/// the error stream.
 /// One of them serves. It may have a successor that starts, and predecessors that end.
 class ForegroundGuardian {
  public:
@@ -258,8 +260,10 @@ class ForegroundGuardian {
       successor_->failure = "the guardian killed it, because zygote_timeout has passed";
       ::kill(successor_->pid, SIGKILL);
     }
-    for (const Guarded& each : predecessors_) {
-      if (isLate(each)) ::kill(each.pid, SIGKILL);
+    for (Guarded& each : predecessors_) {
+      if (!isLate(each)) continue;
+      each.failure = "the guardian killed it, because it did not end after drain_timeout";
+      ::kill(each.pid, SIGKILL);
     }
   }
 
@@ -274,7 +278,7 @@ class ForegroundGuardian {
       } else if (successor_ && reaped == successor_->pid) {
         successorEnded(status);
       } else {
-        predecessorEnded(reaped);
+        predecessorEnded(reaped, status);
       }
     }
     if (strangersLeft_) killStrangers();
@@ -286,10 +290,10 @@ class ForegroundGuardian {
     if (serving_.relay) serving_.relay->forward();
     serving_.pid = 0;
     if (WIFSIGNALED(status)) {
-      base::log(
-          base::LogLevel::kError,
-          "the supervisor was killed by " + base::signalText(WTERMSIG(status)) +
-              (successor_ ? ": its successor takes over" : ": all processes of the service end"));
+      base::log(base::LogLevel::kError,
+                "the supervisor was killed by " + base::signalText(WTERMSIG(status)) +
+                    (successor_ ? ": its calls in flight are lost, and its successor takes over"
+                                : ": all processes of the service end"));
     }
     if (successor_) {
       // It has the listening socket: connections wait until it serves.
@@ -314,10 +318,16 @@ class ForegroundGuardian {
     clearAfter(ended.folders);
   }
 
-  void predecessorEnded(pid_t reaped) {
+  void predecessorEnded(pid_t reaped, int status) {
     const auto found = std::find_if(predecessors_.begin(), predecessors_.end(),
                                     [&](const Guarded& each) { return each.pid == reaped; });
     if (found == predecessors_.end()) return;
+    if (WIFSIGNALED(status) && !passedOnTheEnd_) {
+      base::log(base::LogLevel::kError, "the supervisor that was replaced was killed by " +
+                                            base::signalText(WTERMSIG(status)) +
+                                            ": its calls in flight are lost" +
+                                            (found->failure.empty() ? "" : "; " + found->failure));
+    }
     const std::string folders = found->folders;
     predecessors_.erase(found);
     clearAfter(folders);
@@ -394,9 +404,10 @@ base::Fd continueUnderForegroundGuardian(const std::string& folders,
     theirs.close();
     ::prctl(PR_SET_NAME, kName);
     // Closes the listening socket, too: connections shall be refused when the supervisor has ended.
-    std::vector<int> kept{signals.get(), ours.get()};
+    std::vector<int> kept{STDERR_FILENO, signals.get(), ours.get()};
     if (relay) kept.insert(kept.end(), {relay->input().get(), relay->manager().get()});
     base::closeDescriptorsBut(kept, 0);
+    base::releaseLogFile();
     ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
     ForegroundGuardian watching(guarded, std::move(ours), std::move(signals), std::move(relay),
                                 folders);

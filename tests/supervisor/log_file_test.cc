@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string>
 
+#include "base/procfs.h"
 #include "testing/temporary_folder.h"
 #include "tests/supervisor/shared_supervisor.h"
 
@@ -86,6 +87,32 @@ TEST(LogFile, IsMadeAgainWithoutASignalWhenItWasRenamedOrRemoved) {
   std::filesystem::remove(path);
   const auto third = supervisor.attachWithPool(1, "third");
   EXPECT_NE(contentOf(path).find("(third, pid "), std::string::npos);
+}
+
+TEST(LogFile, HasTheSignalThatKilledTheSupervisor) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/isopoold.log";
+  SharedSupervisor supervisor({"--workers", "1", "--log-level", "info", "--log-file", path});
+  const auto client = supervisor.attachWithPool(1);
+  std::filesystem::rename(path, path + ".1");
+  ::kill(supervisor.supervisorPid(), SIGKILL);
+  EXPECT_EQ(supervisor.waitForEnd(), 128 + SIGKILL);
+  EXPECT_NE(
+      contentOf(path).find("the supervisor was killed by signal 9 (Killed): all processes of the "
+                           "service end"),
+      std::string::npos)
+      << contentOf(path) << contentOf(path + ".1");
+}
+
+TEST(LogFile, IsNotHeldByTheGuardian) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/isopoold.log";
+  SharedSupervisor supervisor({"--workers", "1", "--log-level", "info", "--log-file", path});
+  const auto client = supervisor.attachWithPool(1);
+  const pid_t guardian = base::statusOf(supervisor.supervisorPid()).parent;
+  const std::string stream = "/proc/" + std::to_string(guardian) + "/fd/2";
+  EXPECT_TRUE(client->waitFor([&] { return std::filesystem::read_symlink(stream) == "/dev/null"; }))
+      << "the guardian holds the file until the service ends";
 }
 
 }  // namespace

@@ -323,9 +323,28 @@ TEST(SuccessionDeath, OfThePresentSupervisorLeavesTheStartingSuccessor) {
   supervisor.setMode("");
   ::kill(present, SIGKILL);
   EXPECT_EQ(supervisorAfter(supervisor, present), successor);
+  EXPECT_TRUE(supervisor.attachWithPool(1, "later")->waitFor([&] {
+    return has(supervisor.log(), "was killed by signal 9 (Killed): its calls in flight are lost");
+  })) << supervisor.log();
   expectService(supervisor);
   supervisor.signal(SIGTERM);
   EXPECT_EQ(supervisor.waitForEnd(), 0);
+}
+
+TEST(SuccessionDeath, OfASupervisorThatDrainsIsInTheLog) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const pid_t present = supervisor.supervisorPid();
+  Busy busy(supervisor);
+  ASSERT_TRUE(supervisor.act(Action::kRestart).done);
+  acknowledge(busy.client());
+  supervisorAfter(supervisor, present);
+  ::kill(present, SIGKILL);
+  EXPECT_TRUE(busy.client().waitForEnd());
+  EXPECT_TRUE(supervisor.attachWithPool(1, "later")->waitFor([&] {
+    return has(supervisor.log(),
+               "the supervisor that was replaced was killed by signal 9 (Killed): its calls in "
+               "flight are lost");
+  })) << supervisor.log();
 }
 
 TEST(SuccessionDeath, OfTheSuccessorThatServesEndsTheServiceWithItsSignal) {
