@@ -24,7 +24,8 @@ constexpr const char* kDescription =
     "it read its settings file again.\n"
     "\n"
     "Settings come from flags, environment variables and a TOML file: a flag overrides its\n"
-    "variable, and the variable overrides the file. In the file a setting has its flag's name "
+    "variable, and the variable overrides the file; of a flag that is given twice the last one\n"
+    "counts. In the file a setting has its flag's name "
     "with _\n"
     "for -, except in the tables [limits] (--client-*), [recycle] and [sandbox]. The file may "
     "also\n"
@@ -113,7 +114,6 @@ class Parser {
       return mistake(error.what());
     }
     if (!app_.remaining().empty()) return mistake(unknown(app_.remaining().front()));
-    if (auto refused = findRepeated()) return *std::move(refused);
     if (version_) return OptionsRefused{"isopoold " ISOPOOL_VERSION, 0};
     if (markdown_) return OptionsRefused{settingsAsMarkdown(), 0};
     if (exampleFile_) return OptionsRefused{exampleSettingsFile(), 0};
@@ -223,16 +223,6 @@ class Parser {
     const char* file = std::getenv("ISOPOOL_CONFIG");
     if (words.file.empty() && file != nullptr) words.file = file;
     return request_;
-  }
-
-  /// Returns the refusal of a flag that is given more than once: one of its values would be lost.
-  std::optional<OptionsRefused> findRepeated() const {
-    for (const CLI::Option* option : app_.get_options()) {
-      if (option == defaults_ || option->count() < 2) continue;
-      return mistake(option->get_name() + " is given " +
-                     (option->count() == 2 ? "twice" : std::to_string(option->count()) + " times"));
-    }
-    return std::nullopt;
   }
 
   std::string unknown(const std::string& word) const {

@@ -259,8 +259,7 @@ TEST(Check, RefusesFoldersWhereStrictWorkersCouldPlantCode) {
 }
 
 TEST(Check, RefusesAWorkerProgramThatIsNotThere) {
-  expectRefused(std::string(ISOPOOLD) + " --check --worker /no/worker",
-                "worker_program (flag --worker): /no/worker: ");
+  expectRefused(kCheck + "--worker /no/worker", "worker_program (flag --worker): /no/worker: ");
   expectRefused("ISOPOOL_WORKER=/etc " + std::string(ISOPOOLD) + " --check",
                 "worker_program (environment ISOPOOL_WORKER): /etc is a folder");
 }

@@ -54,9 +54,7 @@ void PrivatePool::spawn(std::vector<std::string> flags) {
   const base::Fd control = above(10, std::move(theirs));
   const base::Fd lifelineEnd = above(10, base::Fd(pipe[0]));
 
-  std::vector<std::string> words{ISOPOOLD, "--private"};
-  const bool hasWorker = std::find(flags.begin(), flags.end(), "--worker") != flags.end();
-  if (!hasWorker) words.insert(words.end(), {"--worker", PLAIN_WORKER});
+  std::vector<std::string> words{ISOPOOLD, "--private", "--worker", PLAIN_WORKER};
   words.insert(words.end(), flags.begin(), flags.end());
   std::vector<std::string> variables{mark_.variable(), "PLAIN_WORKER_MODE=" + modeFile_};
   for (char** variable = environ; *variable != nullptr; ++variable)

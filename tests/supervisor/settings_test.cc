@@ -190,11 +190,6 @@ TEST_F(SettingsTest, RefuseNonsenseInOneLineThatNamesIt) {
   EXPECT_NE(refused({"--frobnicate"}).find("--frobnicate"), std::string::npos);
   EXPECT_EQ(refused({"--quarantin", "1s"}),
             "isopoold: --quarantin is not a flag; the nearest is --quarantine");
-  EXPECT_EQ(refused({"--workers", "2", "--spares", "0", "--workers", "3"}),
-            "isopoold: --workers is given twice");
-  EXPECT_EQ(refused({"--no-kill", "--no-kill", "--no-kill"}),
-            "isopoold: --no-kill is given 3 times");
-  EXPECT_EQ(refused({"--config", "/a", "--config", "/b"}), "isopoold: --config is given twice");
   EXPECT_NE(refused({"--output-arena", "8MiB", "--output-arena-limit", "4MiB"})
                 .find("ISOPOOL_OUTPUT_ARENA_LIMIT"),
             std::string::npos);

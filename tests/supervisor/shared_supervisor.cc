@@ -9,7 +9,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <algorithm>
 
 #include <cstdlib>
 #include <filesystem>
@@ -54,14 +53,9 @@ std::string described(const ipc::Report& report) {
 SharedSupervisor::SharedSupervisor(std::vector<std::string> flags, const std::string& settings) {
   address_ = folder() + "/socket";
   setMode("");
-  words_ = {ISOPOOLD, "--listen", address_};
-  const auto unlessGiven = [&](const std::string& flag, const std::string& value) {
-    const bool given = std::find(flags.begin(), flags.end(), flag) != flags.end();
-    if (!given) words_.insert(words_.end(), {flag, value});
-  };
-  unlessGiven("--log-level", "info");
+  words_ = {ISOPOOLD, "--listen", address_, "--log-level", "info"};
 #ifdef PLAIN_WORKER
-  unlessGiven("--worker", PLAIN_WORKER);
+  words_.insert(words_.end(), {"--worker", PLAIN_WORKER});
 #endif
   if (!settings.empty()) {
     writeSettings(settings);
@@ -85,8 +79,6 @@ pid_t SharedSupervisor::startNext() {
 
 void SharedSupervisor::usePrograms(const std::string& isopoold, const std::string& worker) {
   words_.front() = isopoold;
-  const auto flag = std::find(words_.begin(), words_.end(), "--worker");
-  if (flag != words_.end()) words_.erase(flag, flag + 2);
   words_.insert(words_.end(), {"--worker", worker});
 }
 
