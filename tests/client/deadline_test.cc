@@ -210,7 +210,7 @@ TEST(DeadlineLog, NamesWorkerCauseAndReplacement) {
   testing::internal::CaptureStderr();
   pid_t victim = 0;
   {
-    OwnPool pool(1, {"ISOPOOL_LOG=warning"});
+    OwnPool pool(1, {"ISOPOOL_LOG=info"});
     victim = pool.processOf(0);
     const Gate gate;
     EXPECT_TRUE(overdue(pool.subject(), "wait_at", gate.arguments(), milliseconds(200)).started);

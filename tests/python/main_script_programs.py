@@ -415,6 +415,381 @@ PROGRAMS = {
         with executor(1) as workers:
             print(workers.submit(added, 1).result())
         """,
+    "types of annotations": """
+        import dataclasses
+        import functools
+        import typing
+
+        Identity = typing.NewType("Identity", int)
+        P = typing.ParamSpec("P")
+        R = typing.TypeVar("R")
+        Parts = typing.TypeVarTuple("Parts")
+
+        @dataclasses.dataclass
+        class User:
+            identity: Identity
+
+        class Step(typing.Generic[P, R]):
+            def __init__(self, run: typing.Callable[P, R]) -> None:
+                self.run = run
+
+        class Many(typing.Generic[typing.Unpack[Parts]]):
+            pass
+
+        def logged(function: typing.Callable[P, R]) -> typing.Callable[P, R]:
+            @functools.wraps(function)
+            def with_log(*args: P.args, **kwargs: P.kwargs) -> R:
+                return function(*args, **kwargs)
+
+            return with_log
+
+        @logged
+        def add(a, b):
+            return a + b
+
+        def make(number):
+            return User(Identity(number)), Step(len).run("ab"), logged(add)(1, 2), Many.__parameters__ == (Parts,)
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(make, 3).result(), workers.submit(add, 1, b=2).result())
+            print(type(workers.submit(make, 3).result()[0]) is User, Identity.__supertype__)
+        """,
+    "objects of which there is one": """
+        class Missing:
+            def __reduce__(self):
+                return "MISSING"
+
+        class Marker:
+            pass
+
+        class Single:
+            instance = None
+
+            def __new__(cls):
+                if cls.instance is None:
+                    cls.instance = super().__new__(cls)
+                return cls.instance
+
+        MISSING = Missing()
+        MARKER = Marker()
+
+        def defaults(first=MISSING, second=MARKER):
+            return first is MISSING, second is MARKER, Single() is Single()
+
+        def get():
+            return MISSING
+
+        def is_it(value):
+            return value is MISSING
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(defaults).result(), workers.submit(is_it, MISSING).result())
+            print(workers.submit(get).result() is MISSING)
+        """,
+    "functions that dispatch by type": """
+        import functools
+
+        class Own:
+            pass
+
+        @functools.singledispatch
+        def describe(value):
+            return "object"
+
+        @describe.register
+        def _(value: int):
+            return "int"
+
+        @describe.register(list)
+        def _(value):
+            return [describe(each) for each in value]
+
+        @describe.register
+        def _(value: Own):
+            return "own"
+
+        class Shown:
+            @functools.singledispatchmethod
+            def show(self, value):
+                return "object"
+
+            @show.register
+            def _(self, value: int):
+                return "int"
+
+        def both(value):
+            return describe(value), Shown().show(value)
+
+        main:
+        with executor(1) as workers:
+            print([workers.submit(both, each).result() for each in (1, "", [1, [""]], Own())])
+            print(workers.submit(describe, 1).result())
+        """,
+    "objects that have locks": """
+        import queue
+        import threading
+
+        class Counter:
+            def __init__(self):
+                self.lock = threading.Lock()
+                self.counts = {}
+
+            def add(self, key):
+                with self.lock:
+                    self.counts[key] = self.counts.get(key, 0) + 1
+                    return self.counts[key]
+
+        event = threading.Event()
+        event.set()
+        condition = threading.Condition()
+        semaphore = threading.Semaphore(2)
+        barrier = threading.Barrier(1)
+        jobs = queue.Queue()
+        jobs.put("first")
+        counter = Counter()
+
+        def use():
+            with condition:
+                condition.notify_all()
+            with semaphore:
+                barrier.wait(1)
+            return event.is_set(), jobs.qsize(), counter.add("a"), counter.add("a")
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(use).result(), workers.submit(use).result())
+        """,
+    "variables of contexts": """
+        import contextvars
+
+        level = contextvars.ContextVar("level", default=1)
+        bare = contextvars.ContextVar("bare")
+
+        def look(value):
+            token = bare.set(value)
+            seen = level.get(), bare.get(), bare.name
+            bare.reset(token)
+            return seen
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(look, "a").result(), workers.submit(look, "b").result())
+        """,
+    "libraries and layouts of C": """
+        import ctypes
+        import struct
+
+        libm = ctypes.CDLL("libm.so.6")
+        libm.cos.restype = ctypes.c_double
+        libm.cos.argtypes = [ctypes.c_double]
+        header = struct.Struct("<IH")
+
+        def use():
+            return libm.cos(0.0), header.size, header.unpack(header.pack(1, 2))
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(use).result())
+        """,
+    "classes of every kind": """
+        import abc
+        import collections
+        import dataclasses
+        import enum
+        import functools
+        import typing
+
+        class Shape(abc.ABC):
+            @abc.abstractmethod
+            def area(self): ...
+
+        class Square(Shape):
+            def __init__(self, side):
+                self.side = side
+
+            def area(self):
+                return self.side**2
+
+        class Virtual:
+            def area(self):
+                return 0
+
+        Shape.register(Virtual)
+
+        @typing.runtime_checkable
+        class HasArea(typing.Protocol):
+            def area(self): ...
+
+        class Colour(enum.Enum):
+            RED = 1
+            GREEN = 2
+
+            def next(self):
+                return Colour.GREEN if self is Colour.RED else Colour.RED
+
+        class Access(enum.IntFlag):
+            READ = 1
+            WRITE = 2
+
+        @dataclasses.dataclass(frozen=True, order=True)
+        class Point:
+            x: int
+            names: list = dataclasses.field(default_factory=list, compare=False)
+            dimensions: typing.ClassVar[int] = 1
+
+        @dataclasses.dataclass(slots=True)
+        class Slim:
+            value: int
+
+        class Pair(typing.NamedTuple):
+            left: int
+            right: str = "r"
+
+        Plain = collections.namedtuple("Plain", "u v")
+
+        @functools.total_ordering
+        class Version:
+            def __init__(self, number):
+                self.number = number
+
+            def __eq__(self, other):
+                return self.number == other.number
+
+            def __lt__(self, other):
+                return self.number < other.number
+
+        class Doubling(dict):
+            def __missing__(self, key):
+                return key * 2
+
+        class Small(int):
+            pass
+
+        class Record(typing.TypedDict):
+            key: int
+
+        def use(point, colour, access, pair):
+            return (
+                point, Point(point.x + 1, ["n"]), Point.dimensions, colour.next(), access | Access.WRITE,
+                Pair(pair.left + 1), Plain(1, 2), Slim(3), isinstance(pair, Pair), colour is Colour.RED,
+            )
+
+        def shapes(shape):
+            return shape.area(), isinstance(shape, Shape), isinstance(shape, HasArea)
+
+        def others(versions, doubling, small):
+            return min(versions).number, doubling["ab"], type(small) is Small, small + 1, Record(key=1)
+
+        main:
+        with executor(1) as workers:
+            used = workers.submit(use, Point(1), Colour.RED, Access.READ, Pair(1)).result()
+            print(used)
+            print([type(each) is kind for each, kind in zip(used[5:8], (Pair, Plain, Slim))], used[3] is Colour.GREEN)
+            print(workers.submit(shapes, Square(3)).result(), workers.submit(shapes, Virtual()).result())
+            print(workers.submit(others, [Version(2), Version(1)], Doubling(), Small(4)).result())
+            print(isinstance(workers.submit(Shape).exception(), TypeError))
+        """,
+    "registries of classes and functions": """
+        class Plugin:
+            plugins = []
+
+            def __init_subclass__(cls, **options):
+                super().__init_subclass__()
+                Plugin.plugins.append(cls)
+                cls.options = options
+
+        class First(Plugin, key=1):
+            pass
+
+        class Second(Plugin):
+            pass
+
+        functions = {}
+
+        def register(function):
+            functions[function.__name__] = function
+            return function
+
+        @register
+        def one():
+            return 1
+
+        @register
+        def two():
+            return one() + functions["one"]()
+
+        def look():
+            names = [each.__name__ for each in Plugin.plugins]
+            return names, First in Plugin.plugins, First.options, sorted(functions), functions["two"]()
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(look).result(), workers.submit(look).result())
+        """,
+    "descriptors": """
+        import functools
+
+        class Named:
+            def __set_name__(self, owner, name):
+                self.name = name
+
+            def __get__(self, instance, owner=None):
+                return self.name
+
+        class Record:
+            title = Named()
+
+            @functools.cached_property
+            def computed(self):
+                return [1]
+
+            def scaled(self, factor, value):
+                return factor * value
+
+            doubled = functools.partialmethod(scaled, 2)
+
+            def __getattr__(self, name):
+                if name.startswith("__"):
+                    raise AttributeError(name)
+                return name
+
+        def use(record):
+            return record.title, record.computed is record.computed, record.doubled(4), record.unknown
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(use, Record()).result())
+        """,
+    "the script as a module": """
+        import __main__
+        import inspect
+        import os
+        import pickle
+
+        VALUE = 3
+
+        def names():
+            return __name__, os.path.basename(__file__), VALUE, names.__module__, names.__qualname__
+
+        def source():
+            return inspect.getsource(names).splitlines()[0]
+
+        def by_name():
+            return pickle.loads(pickle.dumps(names)) is names
+
+        def by_import():
+            import __main__ as script
+
+            return script.VALUE
+
+        main:
+        with executor(1) as workers:
+            for function in (source, by_name, by_import):
+                print(workers.submit(function).result())
+            print(workers.submit(names).result()[1:])
+        """,
     "functions without a name": """
         main:
         base = 5
@@ -428,6 +803,8 @@ OWN = "a copy of the script, in which the program has changed nothing"
 AT_ITS_START = "what the program had when the worker was forked"
 BY_NAME = "functions go by their names only"
 COPIES = "each function of the script has its own copy of the globals, a new one for each call"
+NOT_FOUND = "goes by its name, which workers don't find"
+UNPICKLABLE = "such objects can't be pickled"
 CLOUDPICKLE = "classes have no slots, and code no file, with cloudpickle"
 
 # What a peer does, or prints, otherwise, and why.
@@ -438,7 +815,7 @@ DIFFERENCES = {
     ("functions with a cache", "loky"): COPIES,
     ("locks, and variables of threads", "loky"): COPIES,
     ("globals that are parts of others", "loky"): COPIES,
-    ("methods with a cache", "loky"): "goes by its name, which workers don't find",
+    ("methods with a cache", "loky"): NOT_FOUND,
     ("objects with slots", "loky"): CLOUDPICKLE,
     ("exceptions of the script", "loky"): CLOUDPICKLE,
     ("a global that a function has set before", "spawn"): OWN,
@@ -447,4 +824,12 @@ DIFFERENCES = {
     ("functions that begin under the guard", "spawn"): OWN,
     ("functions without a name", "fork"): BY_NAME,
     ("functions without a name", "spawn"): BY_NAME,
+    ("types of annotations", "loky"): NOT_FOUND,
+    ("objects of which there is one", "loky"): NOT_FOUND,
+    ("functions that dispatch by type", "loky"): UNPICKLABLE,
+    ("objects that have locks", "loky"): UNPICKLABLE,
+    ("variables of contexts", "loky"): UNPICKLABLE,
+    ("libraries and layouts of C", "loky"): UNPICKLABLE,
+    ("classes of every kind", "loky"): CLOUDPICKLE,
+    ("descriptors", "loky"): UNPICKLABLE,
 }

@@ -10,62 +10,12 @@ import sys
 
 import pytest
 from main_script_programs import DIFFERENCES, PROGRAMS
+from peers import check_same
 from programs import run_program
-
-PEERS = ("fork", "spawn", "loky")
-
-# executor() makes one of the kind that the program's first argument names.
-HEADER = """
-import concurrent.futures
-import multiprocessing
-import sys
-
-KIND = sys.argv[1]
-
-
-def executor(*arguments, **options):
-    if KIND == "isopool":
-        import isopool
-
-        return isopool.Executor(*arguments, **options)
-    if KIND == "loky":
-        from joblib.externals.loky import ProcessPoolExecutor
-
-        return ProcessPoolExecutor(*arguments, **options)
-    return concurrent.futures.ProcessPoolExecutor(
-        *arguments, mp_context=multiprocessing.get_context(KIND), **options)
-
-"""
-
-
-def script(name: str, folder: pathlib.Path) -> pathlib.Path:
-    lines = [line[8:] for line in PROGRAMS[name].splitlines()]
-    at = lines.index("main:")
-    guarded = ["", 'if __name__ == "__main__":', *(f"    {line}" for line in lines[at + 1 :])]
-    path = folder / "script.py"
-    path.write_text(HEADER + "\n".join([*lines[:at], *guarded]) + "\n")
-    return path
-
-
-def outcome(path: pathlib.Path, kind: str, folder: pathlib.Path) -> str:
-    # The kind is one of the arguments that a program prints.
-    ended = subprocess.run(
-        [sys.executable, path, kind], cwd=folder, text=True, capture_output=True, timeout=120
-    )
-    return (ended.stdout if ended.returncode == 0 else ended.stdout + ended.stderr).replace(repr(kind), "KIND")
-
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_prints_the_same_as_with_its_peers(name: str, tmp_path: pathlib.Path) -> None:
-    path = script(name, tmp_path)
-    own = outcome(path, "isopool", tmp_path)
-    assert own and "Traceback" not in own, own
-    for peer in PEERS:
-        other = outcome(path, peer, tmp_path)
-        if (name, peer) in DIFFERENCES:
-            assert other != own, f"{peer} does the same: remove its row"
-        else:
-            assert own == other, f"{peer}:\n{other}\nisopool:\n{own}"
+    check_same(name, PROGRAMS[name], DIFFERENCES, tmp_path)
 
 
 def test_the_top_level_of_a_script_without_a_guard_runs_once(tmp_path: pathlib.Path) -> None:
