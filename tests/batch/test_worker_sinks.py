@@ -144,6 +144,7 @@ def test_numbers_that_json_lacks_are_written_as_python_does(folder: Folder) -> N
 def test_ids_keep_their_type_or_become_strings_together(folder: Folder) -> None:
     completed(parquet_job(folder, "def f(row): return 1", [{"id": 1}, {"id": 2}]))
     assert str(read(folder).schema.field("id").type) == "int64"
+    folder.clear()
     completed(parquet_job(folder, "def f(row): return 1", [{"id": 1}, {}]))
     assert read(folder)["id"].to_pylist() == ["1", "in.jsonl:1"]
 
@@ -175,9 +176,53 @@ def test_values_that_do_not_go_together_with_most_others_are_named_and_the_rest_
 
 
 @pytest.mark.parametrize(
+    ("usual", "other"),
+    [
+        ("datetime.datetime(2026, 3, 1, 12)", "datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.timezone.utc)"),
+        ("datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.timezone.utc)", "datetime.datetime(2026, 3, 1, 12)"),
+        ("datetime.date(2026, 3, 1)", "datetime.datetime(2026, 3, 1, 12)"),
+        ("datetime.datetime(2026, 3, 1, 12)", "datetime.date(2026, 3, 1)"),
+        ("'text'", "b'bytes'"),
+        ("b'bytes'", "'text'"),
+        ("['text']", "['text', b'bytes']"),
+        ("[datetime.date(2026, 3, 1)]", "[datetime.datetime(2026, 3, 1, 12)]"),
+        ("{'at': [datetime.date(2026, 3, 1)]}", "{'at': [datetime.datetime(2026, 3, 1, 12)]}"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 3])
+def test_times_and_texts_that_would_be_changed_to_fit_are_named(
+    folder: Folder, usual: str, other: str, place: int
+) -> None:
+    job = parquet_job(folder, f"import datetime\ndef f(n): return [{other} if n == {place} else {usual}]", list(range(6)))
+    chunk = opened(job)
+    assert chunk.run(0, 6) == ""
+    ((item, reason),) = json.loads(chunk.finish())["misfits"]
+    assert item == place and "column 'result'" in reason
+    chunk = opened(job, skip=[item])
+    assert json.loads(chunk.finish())["rows"] == 5
+    expected = eval(usual)
+    assert read(folder)["result"].to_pylist() == [[expected]] * 5
+
+
+def test_times_with_one_zone_or_several_are_the_same_instants(folder: Folder) -> None:
+    source = """
+    import datetime
+    def f(n):
+        zone = datetime.timezone(datetime.timedelta(hours=n))
+        return datetime.datetime(2026, 3, 1, 12, tzinfo=zone)
+    """
+    completed(parquet_job(folder, source, [1, 2]))
+    first, second = read(folder)["result"].to_pylist()
+    assert first.timestamp() - second.timestamp() == 3600
+
+
+@pytest.mark.parametrize(
     "expression",
     [
         "object()",
+        "numpy.datetime64('2026-03-01T12:00:00.000000001')",
+        "numpy.array(['2026-03-01T12:00:00.000000001', 'NaT'], 'M8[ns]')",
+        "numpy.timedelta64(1, 'ns')",
         "{1, 2}",
         "1j",
         "1 << 63",

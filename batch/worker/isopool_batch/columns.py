@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Rows as an Arrow table. Arrays keep their dtype, also within dicts and lists."""
 
-from collections.abc import Sequence
+import datetime
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from isopool_batch import packages
@@ -46,15 +47,27 @@ def misfits(rows: Sequence[Row]) -> dict[int, str]:
                     found[index] = f"column {name!r} can't have the value of type {type(value).__name__}: {reason}"
                     values[index] = None
         if _refusal(pyarrow, values):
-            # The first value of each type: one of them is like most others.
-            models = {type(value): value for value in reversed(values) if value is not None}.values()
-            others = min((_others(pyarrow, values, model) for model in models), key=len)
-            usual = next(value for index, value in enumerate(values) if value is not None and index not in others)
-            for index in others:
+            usual = _usual(pyarrow, values)
+            for index in _others(pyarrow, values, usual):
                 kind, usually = type(values[index]).__name__, type(usual).__name__
                 found[index] = f"column {name!r} has the type {kind} here, which does not go together with the others"
                 found[index] += f" of the part ({usually})" if kind != usually else ""
     return found
+
+
+def _usual(pyarrow: Any, values: Sequence[Any]) -> Any:
+    """The value with which most others go together."""
+    models: list[Any] = []
+    counts: list[int] = []
+    for value in values:
+        if value is None:
+            continue
+        place = next((place for place, model in enumerate(models) if not _refusal(pyarrow, [model, value])), len(models))
+        if place == len(models):
+            models.append(value)
+            counts.append(0)
+        counts[place] += 1
+    return models[counts.index(max(counts))]
 
 
 def _others(pyarrow: Any, values: Sequence[Any], model: Any) -> list[int]:
@@ -96,13 +109,35 @@ def _column(pyarrow: Any, values: Sequence[Any]) -> Any:
     if names == {"ndarray", "list"}:
         values = [value if value is None or type(value) is list else value.tolist() for value in values]
         kinds = {list}
-    if kinds == {list} and any(_is_nested(each) for value in values if value for each in value):
-        return _lists(pyarrow, values)
+    if kinds == {list}:
+        elements: set[type] = set().union(*(map(type, value) for value in values if value))
+        if any(map(_is_nested, elements)):
+            return _lists(pyarrow, values)
+        if elements & _CONVERTED:
+            _check_times_and_texts(elements, (each for value in values if value for each in value))
+    elif kinds & _CONVERTED:
+        _check_times_and_texts(kinds, values)
     return pyarrow.array(values)
 
 
-def _is_nested(value: Any) -> bool:
-    return type(value) in (list, dict) or type(value).__name__ == "ndarray"
+# Of these types pyarrow makes one of a mixture, by changing the values: it drops the time of a datetime after a date,
+# and a zone.
+_CONVERTED = frozenset({datetime.datetime, datetime.date, str, bytes})
+
+
+def _check_times_and_texts(kinds: set[type], values: Iterable[Any]) -> None:
+    if datetime.date in kinds and datetime.datetime in kinds:
+        raise ValueError("dates with and without a time")
+    if str in kinds and bytes in kinds:
+        raise ValueError("strings and bytes")
+    if datetime.datetime in kinds:
+        zoned = {each.utcoffset() is not None for each in values if type(each) is datetime.datetime}
+        if len(zoned) > 1:
+            raise ValueError("times with and without a zone")
+
+
+def _is_nested(kind: type) -> bool:
+    return kind in (list, dict) or kind.__name__ == "ndarray"
 
 
 def _structs(pyarrow: Any, values: Sequence[dict[str, Any] | None]) -> Any:

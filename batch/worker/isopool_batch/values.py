@@ -131,7 +131,10 @@ def _array(numpy: Any, array: Any) -> Any:
         return numpy.array(array, dtype=numpy.float64 if wide else array.dtype.newbyteorder("="), order="C")
     if kind in "mM":
         # Microseconds are the resolution of Python's times.
-        return storable(array.astype(f"{kind}8[us]").tolist())
+        coarse = array.astype(f"{kind}8[us]")
+        if ((coarse.astype(array.dtype) != array) & ~numpy.isnat(array)).any():
+            raise ValueError(_TOO_FINE)
+        return storable(coarse.tolist())
     if kind in "OUS":
         return storable(array.tolist())
     raise TypeError(f"an array of dtype {array.dtype} can't be stored: return its parts as arrays of real numbers")
@@ -156,8 +159,13 @@ def _other(value: Any) -> Any:
     return _of_base_class(value)
 
 
+_TOO_FINE = "a time has nanoseconds, which would be cut off: return it as an integer or as a text"
+
+
 def _of_base_class(value: Any) -> Any:
     """Objects of derived classes, as pandas and str subclasses of tokenizers, without the class."""
+    if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):  # of pandas
+        raise ValueError(_TOO_FINE)
     if isinstance(value, datetime.datetime):
         return datetime.datetime.combine(value.date(), value.timetz())
     if isinstance(value, datetime.timedelta):
