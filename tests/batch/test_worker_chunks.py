@@ -54,8 +54,10 @@ def test_stacked_items_are_one_tensor(folder: Folder) -> None:
     assert results(folder) == [[1.5, 1.5], [2.5, 2.5], [3.5, 3.5]]
     for tens in (1, 2):
         rows = [tens * 10 + 1, tens * 10 + 2]
+        folder.clear()
         completed(folder.job(code, rows, preprocess="before", batch_size=3, collate="stack"))
         assert results(folder) == [[x + 0.5, x + 0.5] for x in rows]
+    folder.clear()
     completed(folder.job(code, [31, 32], preprocess="before", batch_size=3, collate="stack"))
     assert results(folder) == [31.5, 32.5]
 
@@ -71,6 +73,7 @@ def test_padded_items_come_with_their_lengths(folder: Folder) -> None:
     more = {"preprocess": "before", "batch_size": 2, "collate": "pad"}
     completed(folder.job(code, [[1], [1, 2, 3], [4, 4]], **more))
     assert [list(row.values())[1:] for row in folder.rows()] == [[[2, 3], 1, 1], [[2, 3], 3, 6], [[1, 2], 2, 8]]
+    folder.clear()
     completed(folder.job(code, [[[1, 1]], [[2, 2], [3, 3]]], **more))
     assert [list(row.values())[1:] for row in folder.rows()] == [[[2, 2, 2], 1, 2], [[2, 2, 2], 2, 10]]
 

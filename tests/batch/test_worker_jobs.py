@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -32,6 +33,10 @@ class Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), encoding="utf-8")
         return str(path)
+
+    def clear(self) -> None:
+        """Removes the output."""
+        shutil.rmtree(self / "out", ignore_errors=True)
 
     def code(self, text: str) -> str:
         """A Python file with a name of its own: modules stay imported."""

@@ -16,7 +16,7 @@ from test_worker_jobs import WORKER, Folder, folder, opened, refs  # noqa: F401
 
 # isort: split
 # test_worker_jobs has put this package on sys.path.
-from isopool_batch import crash_points, spill
+from isopool_batch import crash_points, durable, spill
 
 FORMATS = ["parquet", "jsonl"]
 ITEMS = 6
@@ -226,6 +226,64 @@ def test_a_failed_part_leaves_no_file_beside_it(folder: Folder, monkeypatch: pyt
             chunk.finish()
     assert [path.name for path in (folder / "out").iterdir()] == [".work"]
     assert json.loads(chunk.finish())["rows"] == 1
+
+
+def test_a_writer_that_was_stopped_half_way_can_not_write_into_the_part_of_another(folder: Folder) -> None:
+    part = str(folder / "part-000000.jsonl")
+
+    def stopped(file: Any) -> None:
+        file.write(b"half ")
+        file.flush()
+        # Meanwhile another one, which has no lock to wait for, writes the part.
+        assert durable.publish(part, lambda other: other.write(b"whole"), "part") == 5
+        file.write(b"of it")
+
+    with pytest.raises(FileExistsError):
+        durable.publish(part, stopped, "part")
+    assert pathlib.Path(part).read_bytes() == b"whole"
+    assert os.listdir(folder.path) == ["part-000000.jsonl"]
+
+
+def test_a_part_with_the_same_contents_counts_as_written(folder: Folder) -> None:
+    part = str(folder / "part-000000.jsonl")
+    for _ in range(2):
+        assert durable.publish(part, lambda file: file.write(b"whole"), "part") == 5
+    assert os.listdir(folder.path) == ["part-000000.jsonl"]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP])
+def test_a_part_is_published_where_there_are_no_links(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def link(_: str, path: str) -> None:
+        raise OSError(code, os.strerror(code), path)
+
+    monkeypatch.setattr(os, "link", link)
+    part = str(folder / "part-000000.jsonl")
+    assert durable.publish(part, lambda file: file.write(b"whole"), "part") == 5
+    with pytest.raises(FileExistsError):
+        durable.publish(part, lambda file: file.write(b"other"), "part")
+    assert os.listdir(folder.path) == ["part-000000.jsonl"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_of_a_model_that_answers_otherwise_each_time_the_part_that_is_there_stays(folder: Folder, format: str) -> None:
+    code = "import itertools\ncalls = itertools.count()\ndef f(row): return next(calls)"
+    job = folder.job(code, [{"id": "a"}, {"id": "b"}], format=format)
+    part = folder / "out" / f"part-000000.{format}"
+
+    def complete() -> bytes:
+        chunk = opened(job)
+        assert chunk.run(0, 2) == ""
+        assert json.loads(chunk.finish()) == {"rows": 2, "bytes": part.stat().st_size}
+        return part.read_bytes()
+
+    assert complete() == complete()
+    other = folder.job(code, [{"id": "a"}, {"id": "c"}], format=format)
+    chunk = opened(other)
+    assert chunk.run(0, 2) == ""
+    with pytest.raises(FileExistsError):
+        chunk.finish()
 
 
 def test_a_finished_chunk_can_not_write_any_more(folder: Folder) -> None:

@@ -15,6 +15,7 @@ from isopool_batch.failures import Progress
 from isopool_batch.job import ChunkOrder, Job, canonical
 from isopool_batch.memory_cap import MemoryCap
 from isopool_batch.pipeline import Pipeline
+from isopool_batch.results import Row
 from isopool_batch.sources import Source
 from isopool_batch.spill import Spill
 
@@ -31,6 +32,7 @@ class Chunk:
         self._order = order
         self._pipeline = pipeline
         self._items = source.open(order.ref)
+        self._format = job.format
         self._sink = sinks.sink_of(job.format)
         self._part = os.path.join(job.output, order.part)
         identity = canonical([job.identity, order.number, order.part, order.ref])
@@ -38,6 +40,8 @@ class Chunk:
         # Items whose rows the spill has; those that the driver has left out since don't count.
         self._done = self._spill.recovered & order.items
         self._finished: str | None = None
+        if self._spill.recovered:
+            durable.sweep(self._part)
 
     def finished(self) -> str:
         """The recorded items as a JSON list of [first, count]."""
@@ -108,7 +112,7 @@ class Chunk:
             items = sorted(self._done)
             rows = [recorded[item] for item in items]
             try:
-                size = durable.write(self._part, lambda file: self._sink(rows, file), "part") if rows else 0
+                size = self._publish(rows) if rows else 0
             except ValueError:
                 misfits = columns.misfits(rows)
                 if not misfits:
@@ -117,6 +121,16 @@ class Chunk:
             self._spill.remove()
             self._finished = json.dumps({"rows": len(rows), "bytes": size})
         return self._finished
+
+    def _publish(self, rows: list[Row]) -> int:
+        try:
+            return durable.publish(self._part, lambda file: self._sink(rows, file), "part")
+        except FileExistsError:
+            # A process that died before the driver knew of the part has written it. Of a model whose results differ
+            # from call to call it has others.
+            if sinks.ids_in(self._part, self._format) != [str(row["id"]) for row in rows]:
+                raise
+            return os.path.getsize(self._part)
 
 
 def _spill_in(work: str, name: str, identity: str) -> Spill:

@@ -2,7 +2,10 @@
 """Files that are there as a whole or not at all, also after a loss of power."""
 
 import contextlib
+import errno
+import filecmp
 import os
+import uuid
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -33,11 +36,74 @@ def write(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
             os.unlink(beside)
         raise
     crash_point(f"after-{step}-rename")
-    of_folder = "folder-sync" if step == "part" else f"{step}-folder-sync"
-    crash_point(f"before-{of_folder}")
+    crash_point(f"before-{step}-folder-sync")
     _sync_folder(os.path.dirname(path))
-    crash_point(f"after-{of_folder}")
+    crash_point(f"after-{step}-folder-sync")
     return size
+
+
+def publish(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
+    """As write(), but never replaces a file: one with the same contents stays, and counts as written.
+
+    Each call writes a file of its own beside, so that no other writer, also of another machine, can write into the
+    published one. Raises FileExistsError if there is a file with other contents.
+    """
+    beside = _beside(path, uuid.uuid4().hex)
+    try:
+        with open(beside, "xb") as file:
+            crash_point(f"before-{step}-write")
+            fill(file)
+            file.flush()
+            crash_point(f"after-{step}-write")
+            crash_point(f"before-{step}-sync")
+            os.fsync(file.fileno())
+            crash_point(f"after-{step}-sync")
+            size = os.fstat(file.fileno()).st_size
+        crash_point(f"before-{step}-rename")
+        _link(beside, path)
+    finally:
+        # A full disk gets the space back.
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+    crash_point(f"after-{step}-rename")
+    crash_point("before-folder-sync")
+    _sync_folder(os.path.dirname(path))
+    crash_point("after-folder-sync")
+    return size
+
+
+def sweep(path: str) -> None:
+    """Removes what processes have left that died in publish(). One that goes on after all can't publish its file."""
+    folder, name = os.path.split(path)
+    for each in os.listdir(folder):
+        if each.startswith(f".{name}.") and each.endswith(".aside"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, each))
+
+
+# What link() raises where there are no links: FAT, some network file systems.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+
+
+def _link(beside: str, path: str) -> None:
+    try:
+        os.link(beside, path)
+        return
+    except FileExistsError:
+        exists = True
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        exists = os.path.exists(path)
+    if not exists:
+        os.rename(beside, path)
+    elif not filecmp.cmp(beside, path, shallow=False):
+        raise FileExistsError(errno.EEXIST, "another writer has completed it with other contents", path)
+
+
+def _beside(path: str, mark: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{mark}.aside")
 
 
 def aside(path: str) -> str:

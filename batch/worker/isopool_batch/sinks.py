@@ -5,6 +5,7 @@ import base64
 import datetime
 import decimal
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
@@ -17,6 +18,22 @@ Sink = Callable[[Sequence[Row], BinaryIO], None]
 
 def sink_of(format: str) -> Sink:
     return write_jsonl if format == JSONL else write_parquet
+
+
+def ids_in(path: str, format: str) -> list[str]:
+    """The IDs of a part, as texts; none if it is no complete part."""
+    try:
+        if format == JSONL:
+            with open(path, "rb") as file:
+                return [str(json.loads(line)["id"]) for line in file]
+        return [str(each) for each in packages.parquet().read_table(path, columns=["id"])["id"].to_pylist()]
+    except (ValueError, KeyError, *_arrow_errors()):
+        return []
+
+
+def _arrow_errors() -> tuple[type[Exception], ...]:
+    pyarrow = sys.modules.get("pyarrow")
+    return () if pyarrow is None else (pyarrow.ArrowException,)
 
 
 def write_parquet(rows: Sequence[Row], file: BinaryIO) -> None:
