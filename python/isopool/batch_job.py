@@ -2,6 +2,8 @@
 """Batch jobs: a model is called for each of many inputs, whatever the inputs do to it."""
 
 import dataclasses
+import fcntl
+import hashlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable
@@ -12,6 +14,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from isopool import _batch, program
 from isopool._native import PoolOptions
+from isopool.errors import BatchRefused
 
 Collation: TypeAlias = Literal["list", "stack", "pad", "bucket"]
 Format: TypeAlias = Literal["parquet", "jsonl"]
@@ -98,9 +101,10 @@ def batch(
     Raises BatchRefused if the job is wrong, the model can't be loaded, or the folder holds another job or is in use.
     """
     folder = os.fspath(output)
+    stored = _StoredObjects(folder)
     job = {
-        "model": model if isinstance(model, str) else _stored(model, folder, "model"),
-        "inputs": _inputs(inputs, folder),
+        "model": model if isinstance(model, str) else stored.path_of(model, "model"),
+        "inputs": _inputs(inputs, stored),
         "output": folder,
         "preprocess": preprocess,
         "postprocess": postprocess,
@@ -117,7 +121,12 @@ def batch(
         "shards": shards,
         "force": force,
     }
-    return _summary(_batch.run(job, _options(options, workers), _on(progress, BatchProgress), _on(failure, BatchFailure)))
+    calls = _on(progress, BatchProgress), _on(failure, BatchFailure)
+    try:
+        return _summary(_batch.run(job, _options(options, workers), *calls))
+    except BatchRefused:
+        stored.forget_new()
+        raise
 
 
 def retry_batch(
@@ -136,27 +145,45 @@ def retry_batch(
     return _summary(_batch.retry(os.fspath(output), _options(options, workers), *calls))
 
 
-def _stored(thing: object, folder: str, name: str) -> str:
-    """The path of its pickle, in the output folder."""
-    pickled = cloudpickle.dumps(thing, 5)
-    path = pathlib.Path(folder).resolve() / f".isopool-{name}.pkl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Its bytes are part of the job's fingerprint: an equal one is left as it is, for a run that is going on.
-    if not path.is_file() or path.read_bytes() != pickled:
-        aside = path.with_suffix(f".{os.getpid()}.aside")
-        aside.write_bytes(pickled)
-        aside.rename(path)
-    return str(path)
+class _StoredObjects:
+    """Pickles in the output folder, by their contents: another job's, which may be running, stay as they are."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = pathlib.Path(folder).resolve()
+        self._new: list[pathlib.Path] = []
+
+    def path_of(self, thing: object, name: str) -> str:
+        pickled = cloudpickle.dumps(thing, 5)
+        digest = hashlib.sha256(pickled).hexdigest()[:16]
+        path = self._folder / f".isopool-{name}-{digest}.pkl"
+        if not path.is_file():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            aside = path.with_suffix(f".{os.getpid()}.aside")
+            aside.write_bytes(pickled)
+            aside.rename(path)
+            self._new.append(path)
+        return str(path)
+
+    def forget_new(self) -> None:
+        """Removes what a refused job has stored, unless a run uses the folder, which may have the same function."""
+        for lock in self._folder.glob(".isopool*.lock"):
+            with open(lock) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    return
+        for path in self._new:
+            path.unlink(missing_ok=True)
 
 
-def _inputs(inputs: Any, folder: str) -> list[str]:
+def _inputs(inputs: Any, stored: _StoredObjects) -> list[str]:
     if isinstance(inputs, (str, os.PathLike)):
         return [os.fspath(inputs)]
     if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(each, (str, os.PathLike)) for each in inputs):
         return [os.fspath(each) for each in inputs]
     if not (hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")):
         raise TypeError(f"inputs of type {type(inputs).__name__}: give paths, or a dataset with __len__ and __getitem__")
-    return [_stored(inputs, folder, "input")]
+    return [stored.path_of(inputs, "input")]
 
 
 def _choice(name: str, value: str, known: tuple[str, ...]) -> int:

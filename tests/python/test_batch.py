@@ -119,6 +119,33 @@ def test_the_same_call_goes_on_and_another_job_is_refused(numbers: pathlib.Path,
         isopool.batch(f"{model}:same", numbers, tmp_path / "out", workers=1, column="n")
 
 
+def test_a_refused_call_leaves_the_function_of_the_running_job(
+    numbers: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    output = tmp_path / "out"
+    refused: list[str] = []
+
+    def first(row: dict[str, Any]) -> int:
+        return int(row["n"])
+
+    def second(row: dict[str, Any]) -> int:
+        return -1
+
+    def call_another(_: object) -> None:
+        if not refused:
+            with pytest.raises(isopool.BatchRefused) as raised:
+                isopool.batch(second, numbers, output, workers=1)
+            refused.append(str(raised.value))
+
+    summary = isopool.batch(first, numbers, output, workers=2, chunk_items=2, progress=call_another)
+    assert (summary.end, rows_of(output)) == ("all right", {f"n{n}": n for n in range(40)})
+    assert "another run uses" in refused[0]
+    before = sorted(path.name for path in output.iterdir())
+    with pytest.raises(isopool.BatchRefused, match="differs in the model"):
+        isopool.batch(second, numbers, output, workers=1)
+    assert sorted(path.name for path in output.iterdir()) == before
+
+
 def test_after_a_correction_the_quarantine_is_run_again(numbers: pathlib.Path, tmp_path: pathlib.Path) -> None:
     model = tmp_path / "app.py"
     model.write_text("def inverse(row):\n    return 1 / row['n']\n")
