@@ -24,6 +24,7 @@ constexpr const char* kTables =
     " type TEXT NOT NULL, message TEXT NOT NULL, traceback TEXT NOT NULL,"
     " crash_log TEXT NOT NULL, attempts INTEGER NOT NULL, PRIMARY KEY(chunk, item));";
 
+constexpr const char* kRemovedBelow = "removed_below";
 constexpr const char* kInsertChunk =
     "INSERT INTO chunks(number, items, reference, only_items) VALUES(?, ?, ?, ?)";
 
@@ -98,6 +99,7 @@ void Journal::writePlan(const std::function<std::optional<PlannedChunk>()>& next
   database_.execute("DELETE FROM chunks; DELETE FROM quarantine;");
   Statement insert(database_, kInsertChunk);
   while (const auto chunk = next()) insertChunk(insert, *chunk);
+  insertFact(database_, kRemovedBelow, "0");
   for (const auto& [key, value] : facts) insertFact(database_, key, value);
   crashPoint("before-plan-commit");
   transaction.commit();
@@ -107,10 +109,20 @@ void Journal::writePlan(const std::function<std::optional<PlannedChunk>()>& next
 void Journal::forgetPlan() {
   const base::MutexLock lock(mutex_);
   Transaction transaction(database_);
+  Statement last(database_, "SELECT coalesce(max(number), -1) FROM chunks");
+  last.step();
+  const int64_t end = last.number(0) + 1;
+  last.step();
   database_.execute("DELETE FROM chunks; DELETE FROM quarantine; DELETE FROM job;");
+  insertFact(database_, kRemovedBelow, std::to_string(end));
   crashPoint("before-forget-commit");
   transaction.commit();
   crashPoint("after-forget-commit");
+}
+
+int64_t Journal::removedBelow() {
+  const std::string end = fact(kRemovedBelow);
+  return end.empty() ? 0 : std::stoll(end);
 }
 
 void Journal::planQuarantineAgain(uint32_t shards, const Facts& facts) {
@@ -165,6 +177,25 @@ void Journal::finishChunk(int64_t number, uint64_t rows, uint64_t bytes) {
       .bind(number)
       .run();
   crashPoint("after-chunk-commit");
+}
+
+std::vector<DonePart> Journal::doneParts() {
+  const base::MutexLock lock(mutex_);
+  Statement rows(database_, "SELECT number, bytes FROM chunks WHERE done = 1 AND rows > 0");
+  std::vector<DonePart> parts;
+  while (rows.step()) parts.push_back({rows.number(0), static_cast<uint64_t>(rows.number(1))});
+  return parts;
+}
+
+void Journal::redo(const std::vector<int64_t>& numbers) {
+  const base::MutexLock lock(mutex_);
+  Transaction transaction(database_);
+  for (const int64_t number : numbers) {
+    Statement(database_, "UPDATE chunks SET done = 0, rows = 0, bytes = 0 WHERE number = ?")
+        .bind(number)
+        .run();
+  }
+  transaction.commit();
 }
 
 void Journal::quarantine(const QuarantinedItem& item) {

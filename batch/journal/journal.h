@@ -30,6 +30,12 @@ struct QuarantinedItem {
   BatchFailure failure;
 };
 
+/// The part of a chunk that is done.
+struct DonePart {
+  int64_t chunk = 0;
+  uint64_t bytes = 0;
+};
+
 /// What the journal says of a shard's chunks.
 struct JournalCounts {
   uint64_t items = 0;
@@ -63,8 +69,11 @@ class Journal {
   /// Replaces the plan. `next` gives one chunk after the other, and none at the end. One
   /// transaction, together with these facts.
   void writePlan(const std::function<std::optional<PlannedChunk>()>& next, const Facts& facts);
-  /// Forgets plan, quarantine and facts: what lies in the folder is of no worth from now on.
+  /// Forgets plan, quarantine and facts: what lies in the folder of the planned chunks is of no
+  /// worth from now on. Until the next plan, removedBelow() is the end of their numbers.
   void forgetPlan();
+  /// 0: nothing is to be removed.
+  int64_t removedBelow();
   /// Plans the quarantined items of the shard again, as new chunks, and empties the quarantine. The
   /// numbers of the new chunks differ from those of all shards, of which there are `shards`. One
   /// transaction, together with these facts.
@@ -74,6 +83,10 @@ class Journal {
   std::vector<int64_t> unfinishedChunks();
   PlannedChunk chunk(int64_t number);
   void finishChunk(int64_t number, uint64_t rows, uint64_t bytes);
+  /// The parts of the chunks that are done, without those that have no row and so no file.
+  std::vector<DonePart> doneParts();
+  /// These chunks are to be done again.
+  void redo(const std::vector<int64_t>& numbers);
 
   void quarantine(const QuarantinedItem& item);
   /// In order of chunks and items. With a number: of this chunk.

@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
+#include <optional>
 #include <string_view>
 
 #include "base/system_call.h"
@@ -37,8 +38,44 @@ void writeAll(int fd, const std::string& text, const std::string& file) {
   }
 }
 
-/// A file that is not complete yet has its name behind a dot.
-size_t beginOf(const std::string& name) { return name.rfind('.', 0) == 0 ? 1 : 0; }
+constexpr std::string_view kAside = ".aside";
+
+/// The number that `text` begins with, of at least six digits, which are removed.
+std::optional<int64_t> takeNumber(std::string_view& text) {
+  constexpr size_t kLeastDigits = 6;
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto digits = static_cast<size_t>(end - text.data());
+  if (error != std::errc() || digits < kLeastDigits || text.front() == '-') return std::nullopt;
+  text.remove_prefix(digits);
+  return number;
+}
+
+/// The chunk of a part: "part-000123.parquet", or, of one that is not complete, the same behind a
+/// dot and before "ANYTHING.aside".
+std::optional<int64_t> chunkOfPart(std::string_view name, bool complete) {
+  constexpr std::string_view kPart = "part-";
+  if (!complete) {
+    if (!name.starts_with('.') || !name.ends_with(kAside)) return std::nullopt;
+    name = name.substr(1, name.size() - 1 - kAside.size());
+  }
+  if (!name.starts_with(kPart)) return std::nullopt;
+  name.remove_prefix(kPart.size());
+  const auto number = takeNumber(name);
+  for (const std::string_view ending : {".parquet", ".jsonl"}) {
+    const bool whole = name == ending;
+    const bool begun = !complete && name.starts_with(ending) && name[ending.size()] == '.';
+    if (number && (whole || begun)) return number;
+  }
+  return std::nullopt;
+}
+
+/// The chunk of a spill: "000123.spill", also behind a dot.
+std::optional<int64_t> chunkOfSpill(std::string_view name) {
+  if (name.starts_with('.')) name.remove_prefix(1);
+  const auto number = takeNumber(name);
+  return number && name.starts_with(".spill") ? number : std::nullopt;
+}
 
 bool isJournal(const fs::path& file) {
   const std::string name = file.filename();
@@ -127,29 +164,41 @@ void OutputFolder::remove(const fs::path& file) const {
   }
 }
 
-bool OutputFolder::isOwn(const std::string& name, size_t place) const {
-  return std::strtoull(name.c_str() + place, nullptr, 10) % shards_ == shard_;
+std::vector<fs::path> OutputFolder::parts() const {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+    const auto chunk = chunkOfPart(entry.path().filename().native(), /*complete=*/true);
+    if (chunk && isOwn(*chunk)) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
-std::vector<fs::path> OutputFolder::results() const {
-  constexpr std::string_view kPart = "part-";
+std::vector<fs::path> OutputFolder::results(int64_t end) const {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename();
-    const size_t begin = beginOf(name);
-    if (name.compare(begin, kPart.size(), kPart) != 0) continue;
-    if (isOwn(name, begin + kPart.size())) files.push_back(entry.path());
+    auto chunk = chunkOfPart(name, /*complete=*/true);
+    if (!chunk) chunk = chunkOfPart(name, /*complete=*/false);
+    if (chunk && isOwn(*chunk) && *chunk < end) files.push_back(entry.path());
   }
   std::error_code none;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_ / ".work", none)) {
-    const std::string name = entry.path().filename();
-    if (isOwn(name, beginOf(name))) files.push_back(entry.path());
+    const auto chunk = chunkOfSpill(entry.path().filename().native());
+    if (chunk && isOwn(*chunk) && *chunk < end) files.push_back(entry.path());
   }
   return files;
 }
 
-void OutputFolder::removeResults() const {
-  for (const fs::path& file : results()) {
+void OutputFolder::removeIncompleteParts() const {
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+    const auto chunk = chunkOfPart(entry.path().filename().native(), /*complete=*/false);
+    if (chunk && isOwn(*chunk)) fs::remove(entry.path());
+  }
+}
+
+void OutputFolder::removeResults(int64_t end) const {
+  for (const fs::path& file : results(end)) {
     fs::remove(file);
     crashPoint("result-removal");
   }

@@ -38,18 +38,24 @@ class OutputFolder {
   /// Writes a file that appears whole and is on the disk afterwards. Throws SystemCallError.
   void write(const std::filesystem::path& file, const std::string& text) const;
   void remove(const std::filesystem::path& file) const;
-  /// Whether there are parts of the shard, or results of its unfinished chunks.
-  bool hasResults() const { return !results().empty(); }
-  /// Removes these. For a run that starts anew.
-  void removeResults() const;
+  /// The parts of the shard, by their names: a file that is only named alike is none.
+  std::vector<std::filesystem::path> parts() const;
+  /// Whether there are any, or results of unfinished chunks.
+  bool hasResults() const { return !results(kAllChunks).empty(); }
+  /// Removes those of chunks below this number. For a run that starts anew.
+  void removeResults(int64_t end) const;
+  /// Removes what is left of parts that were not completed.
+  void removeIncompleteParts() const;
   /// Removes results of unfinished chunks, if they can't belong to another shard. For a run that
   /// has none.
   void removeWork() const;
 
  private:
-  std::vector<std::filesystem::path> results() const;
-  /// Whether the number that begins in `name` at this place is that of a chunk of this shard.
-  bool isOwn(const std::string& name, size_t place) const;
+  static constexpr int64_t kAllChunks = INT64_MAX;
+
+  /// Of this shard's chunks below that number.
+  std::vector<std::filesystem::path> results(int64_t end) const;
+  bool isOwn(int64_t chunk) const { return chunk % shards_ == shard_; }
 
   std::filesystem::path path_;
   const uint32_t shard_;

@@ -67,6 +67,8 @@ class Run {
   BatchSummary run(Task task) {
     makePool();
     plan(task);
+    folder_.removeIncompleteParts();
+    checkParts();
     SharedState shared(journal_, {job_.maxFailures, job_.maxFailureShare}, control_);
     shared_ = &shared;
     work();
@@ -176,8 +178,54 @@ class Run {
     // The journal first: never must it call done what was removed. If this process dies in between,
     // the next run removes the rest, because its journal has no plan.
     if (!known.empty()) journal_.forgetPlan();
-    folder_.removeResults();
+    folder_.removeResults(journal_.removedBelow());
+    refuseStrangeParts();
     writePlan(planner, most, fingerprint);
+  }
+
+  /// Nothing is removed that this job has not planned.
+  void refuseStrangeParts() const {
+    const auto parts = folder_.parts();
+    if (parts.empty()) return;
+    throw BatchRefused(
+        "output: " + job_.output + " holds " + parts.front().filename().string() +
+        (parts.size() > 1 ? " and " + std::to_string(parts.size() - 1) + " more parts" : "") +
+        " that no plan in its journal names: the journal is lost or of another "
+        "job. Move the parts to another folder, or name another one");
+  }
+
+  std::filesystem::path pathOf(const DonePart& part) const {
+    return folder_.path() /
+           OutputFolder::partName(part.chunk, formatOf(job_) == BatchFormat::kParquet);
+  }
+
+  /// Parts that are gone are made again. Throws BatchRefused if one has changed.
+  void checkParts() {
+    std::vector<int64_t> gone;
+    for (const DonePart& part : journal_.doneParts()) {
+      std::error_code error;
+      const auto bytes = std::filesystem::file_size(pathOf(part), error);
+      if (error) {
+        gone.push_back(part.chunk);
+      } else if (bytes != part.bytes) {
+        throw BatchRefused("output: " + pathOf(part).string() + " has " + std::to_string(bytes) +
+                           " bytes, and the run wrote " + std::to_string(part.bytes) +
+                           ": remove it, and the next run makes it again");
+      }
+    }
+    if (gone.empty()) return;
+    journal_.redo(gone);
+    partsMadeAgain_ = gone.size();
+  }
+
+  /// At the end of a run that is complete.
+  void requireParts() {
+    for (const DonePart& part : journal_.doneParts()) {
+      std::error_code error;
+      if (std::filesystem::file_size(pathOf(part), error) == part.bytes && !error) continue;
+      throw Error(pathOf(part).string() +
+                  " was removed or changed during the run: run the job again");
+    }
   }
 
   /// Throws BatchRefused if runs of other shards divide the items in another way, so that some
@@ -317,7 +365,13 @@ class Run {
                     " results and " + std::to_string(counts.quarantined) + " failures for " +
                     std::to_string(counts.items) + " items at the end of the run");
       }
+      requireParts();
       summary.end = counts.quarantined > 0 ? BatchEnd::kQuarantine : BatchEnd::kAllRight;
+      if (partsMadeAgain_ > 0) {
+        summary.message = std::to_string(partsMadeAgain_) +
+                          (partsMadeAgain_ == 1 ? " part was gone and was made again"
+                                                : " parts were gone and were made again");
+      }
       folder_.removeWork();
     }
     if (summary.end != BatchEnd::kDiskFull) {
@@ -346,6 +400,7 @@ class Run {
                            {"chunks_done", progress.chunksDone},
                            {"workers", manager_->allInstances().size()},
                            {"workers_replaced", progress.restarts},
+                           {"parts_made_again", partsMadeAgain_},
                            {"job", storedJob(job_)}});
   }
 
@@ -359,6 +414,7 @@ class Run {
   StoredModel model_;
   SharedState* shared_ = nullptr;
   const Clock::time_point began_ = Clock::now();
+  size_t partsMadeAgain_ = 0;    ///< that an earlier run had written, and that were gone
   uint64_t restarts_ = 0;        ///< of pools that were lost
   uint64_t restartsOfPool_ = 0;  ///< of the present one
   uint64_t memory_ = 0;

@@ -105,6 +105,60 @@ def test_a_folder_with_other_files_is_refused(folder: JobFolder) -> None:
     assert "file" in folder.run(*LINE[:3], "file", code=1).err
 
 
+@pytest.mark.parametrize("loss", ["removed", "emptied"])
+def test_parts_of_a_lost_journal_stay(folder: JobFolder, loss: str) -> None:
+    folder.jsonl(numbers(8))
+    folder.run(*LINE, code=0)
+    parts = folder.parts()
+    for journal in folder.out.glob("journal*"):
+        journal.unlink()
+        if loss == "emptied" and journal.suffix == ".sqlite":
+            journal.write_bytes(b"")
+    for more in ([], ["--force"]):
+        ended = folder.run(*LINE, *more, code=1)
+        assert "that no plan in its journal names: the journal is lost or of another job" in ended.err
+        assert folder.parts() == parts
+    # Also for another job.
+    folder.code("def square(row): return {'square': 0}")
+    folder.run(*LINE, "--force", code=1)
+    assert folder.parts() == parts
+
+
+def test_force_removes_no_file_that_is_only_named_like_a_part(folder: JobFolder) -> None:
+    folder.jsonl(numbers(8))
+    folder.run(*LINE, "--chunk-size", "4", code=0)
+    [first, *_] = sorted(folder.parts())
+    own = ["part-notes.jsonl", f"{first}.bak", "part-1.jsonl", "part-000099.jsonl"]
+    for name in own[:3]:
+        (folder.out / name).write_text("mine")
+    folder.code("def square(row): return {'square': row['n'] ** 2}  # changed")
+    folder.run(*LINE, "--chunk-size", "4", "--force", code=0)
+    # A file with the name of a part that the job has not planned is not removed either.
+    (folder.out / own[3]).write_text("mine")
+    folder.code("def square(row): return {'square': row['n'] ** 2}  # changed again")
+    ended = folder.run(*LINE, "--chunk-size", "4", "--force", code=1)
+    assert f"holds {own[3]} that no plan in its journal names" in ended.err
+    assert [(folder.out / name).read_text() for name in own] == ["mine"] * 4
+
+
+def test_a_part_that_is_gone_is_made_again_and_one_that_has_changed_is_named(folder: JobFolder) -> None:
+    folder.jsonl(numbers(8))
+    folder.run(*LINE, "--chunk-size", "4", code=0)
+    parts = folder.parts()
+    [first, second] = sorted(parts)
+    (folder.out / first).unlink()
+    ended = folder.run(*LINE, "--chunk-size", "4", code=0)
+    assert "1 part was gone and was made again" in ended.err + ended.out
+    assert folder.parts() == parts
+    with open(folder.out / second, "rb+") as file:
+        file.truncate(10)
+    ended = folder.run(*LINE, "--chunk-size", "4", code=1)
+    assert f"{second} has 10 bytes, and the run wrote {len(parts[second])}: remove it" in ended.err
+    (folder.out / second).unlink()
+    folder.run(*LINE, "--chunk-size", "4", code=0)
+    assert folder.parts() == parts
+
+
 def test_output_for_programs(folder: JobFolder) -> None:
     folder.jsonl(numbers(6, {2: "raise", 4: "segfault"}))
     ended = folder.run(*LINE, "--json", code=3)
