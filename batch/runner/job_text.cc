@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "batch/runner/pool_text.h"
+
 namespace isopool::batch {
 
 namespace {
@@ -214,13 +216,11 @@ Json storedJob(const BatchJob& job) {
             {"max_failure_share", job.maxFailureShare ? Json(*job.maxFailureShare) : Json()},
             {"shard", job.shard},
             {"shards", job.shards},
-            {"workers", job.pool.workers},
-            {"worker_memory", job.pool.workerMemory},
-            {"python_paths", job.pool.pythonPaths}};
+            {"pool", storedPool(job.pool)}};
   return json;
 }
 
-BatchJob jobOf(const std::string& text) {
+BatchJob jobOf(const std::string& text, const PoolOptions* retry) {
   if (text.empty()) {
     throw BatchRefused(
         "the journal has no plan, because the run ended before its first item: run the job again");
@@ -246,9 +246,10 @@ BatchJob jobOf(const std::string& text) {
     }
     job.shard = json.at("shard");
     job.shards = json.at("shards");
-    job.pool.workers = json.at("workers");
-    job.pool.workerMemory = json.at("worker_memory");
-    job.pool.pythonPaths = json.at("python_paths").get<std::vector<std::string>>();
+    // Without "pool" it is of an older version, which kept three of the options, with these names.
+    const Json& pool = json.contains("pool") ? json["pool"] : json;
+    if (retry != nullptr) requireVariables(pool, *retry);
+    job.pool = poolOf(pool, retry != nullptr ? *retry : PoolOptions());
     return job;
   } catch (const Json::exception& error) {
     throw BatchRefused(std::string("the journal holds no job of this version: ") + error.what());

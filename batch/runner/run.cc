@@ -444,11 +444,7 @@ BatchSummary retryBatch(const std::string& output, const BatchControl& control,
                         const PoolOptions& pool) {
   BatchSummary all;
   for (const auto& file : batch::OutputFolder::existingJournals(output)) {
-    BatchJob job = batch::jobOf(batch::Journal::existing(file).fact("job"));
-    const PoolOptions stored = std::exchange(job.pool, pool);
-    if (pool.workers == 0) job.pool.workers = stored.workers;
-    if (pool.workerMemory == 0) job.pool.workerMemory = stored.workerMemory;
-    if (pool.pythonPaths.empty()) job.pool.pythonPaths = stored.pythonPaths;
+    BatchJob job = batch::jobOf(batch::Journal::existing(file).fact("job"), &pool);
     job.output = output;
     // Of several shards, one after the other: a later one does not hide how an earlier one ended.
     BatchSummary one = batch::runTask(job, control, batch::Task::kRetry);

@@ -157,6 +157,36 @@ def test_after_a_correction_the_quarantine_is_run_again(numbers: pathlib.Path, t
     assert rows_of(tmp_path / "out")["n0"] is None
 
 
+def test_a_retry_has_the_options_of_the_run(numbers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    model = tmp_path / "app.py"
+    source = """
+import os, torch
+def look(row):
+    {first}
+    try:
+        os.listdir("/var")
+        sees = True
+    except PermissionError:
+        sees = False
+    return [torch.get_num_threads(), sees, os.environ["COLOUR"]]
+"""
+    model.write_text(source.format(first="row['n'] % 20 or row['no']"))
+    options = isopool.PoolOptions(
+        sandbox="strict", threads_per_worker=2, sandbox_read=[str(tmp_path)], sandbox_write=[str(tmp_path)],
+        variables={"COLOUR": "red"}, workers=1,
+    )  # fmt: skip
+    first = isopool.batch(f"{model}:look", numbers, tmp_path / "out", options=options)
+    assert first.progress.failed == 2
+    model.write_text(source.format(first="pass"))
+    with pytest.raises(isopool.BatchRefused, match="had the variable COLOUR"):
+        isopool.retry_batch(tmp_path / "out")
+    again = isopool.retry_batch(tmp_path / "out", options=isopool.PoolOptions(variables={"COLOUR": "blue"}))
+    assert again.end == "all right"
+    rows = rows_of(tmp_path / "out")
+    assert rows["n1"][:2] == rows["n0"][:2] == [2, False]
+    assert (rows["n1"][2], rows["n0"][2]) == ("red", "blue")
+
+
 def test_an_exception_of_a_callback_ends_the_run_and_what_is_done_stays(
     numbers: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
