@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -49,15 +50,17 @@ void Deliveries::passAll() {
   base::MutexLock lock(mutex_);
   acquiring_ = false;
   while (!waiting_.empty()) {
-    Delivery next = std::move(waiting_.front());
+    std::optional<Delivery> next(std::move(waiting_.front()));
     waiting_.pop_front();
     taken_ = Clock::now();
     ++passing_;
     lock.unlock();
     {
       const bool outer = std::exchange(inCallback, true);
-      pass(next);
-      next.callback.reset();
+      pass(*next);
+      // Not with the lock: the end of a tensor lets other threads have the GIL, which wait for the
+      // lock then.
+      next.reset();
       inCallback = outer;
     }
     lock.lock();

@@ -762,6 +762,36 @@ def test_a_callback_may_wait_for_the_callback_of_another_call(executor: isopool.
     assert ended.result(60)
 
 
+def test_results_with_tensors_do_not_stop_the_threads_that_pass_them_on() -> None:
+    ended = run_program(
+        """
+        import threading, time
+        import isopool, torch
+
+        def make(number):
+            return torch.full((3,), number)
+
+        with isopool.Executor(2) as executor:
+            begun = time.monotonic()
+            while time.monotonic() < begun + 5:
+                left = threading.Semaphore(0)
+
+                def end(future):
+                    # Longer than what makes a second thread pass on other results.
+                    if int(future.result()[0]) % 10 == 0:
+                        time.sleep(0.012)
+                    left.release()
+
+                for number in range(100):
+                    executor.submit(make, number).add_done_callback(end)
+                for _ in range(100):
+                    assert left.acquire(timeout=30)
+        print("all")
+        """
+    )
+    assert ended.stdout == "all\n", ended.stderr
+
+
 def test_callbacks_that_wait_in_each_other_get_their_results(executor: isopool.Executor) -> None:
     ended: concurrent.futures.Future[int] = concurrent.futures.Future()
 
