@@ -9,8 +9,8 @@ namespace isopool::ipc {
 inline constexpr int kGivenUpWorkerExit = 70;
 /// User code has left the worker in a state in which calls of other programs would fail.
 inline constexpr int kUnfitWorkerExit = 71;
-/// It has served as many tasks as the Python Executor's max_tasks_per_child allows; isopool's
-/// worker/tasks.py exits with it. The call that it had has not run.
+/// User code has asked for it (_isopool.leave_after_call()), as the Python Executor does when a
+/// worker has served the tasks that max_tasks_per_child allows. Its last call has its answer.
 inline constexpr int kServedWorkerExit = 86;
 
 }  // namespace isopool::ipc

@@ -12,6 +12,7 @@
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
+#include "ipc/worker_exit.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
@@ -181,7 +182,8 @@ void ConnectedWorkers::died(const ipc::WorkerDied& message) {
   const auto pool = place ? poolOf(place->pool) : nullptr;
   // Without a pool: the worker died because its pool was closed, or as a spare.
   if (!pool) return;
-  pool->workerDied(place->slot, channel->death());
+  const bool served = message.signal == 0 && message.exitCode == ipc::kServedWorkerExit;
+  pool->workerDied(place->slot, channel->death(), served || channel->endedByCaller());
 }
 
 // The worker lives on, but its channel to this process is closed.

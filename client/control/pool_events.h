@@ -25,7 +25,8 @@ class PoolEvents {
   virtual void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) = 0;
   /// The worker of `slot` has died, and its link is dead. Its replacement may have been assigned
   /// before. Not reported for a worker that was replaced on purpose.
-  virtual void workerDied(uint32_t slot, const WorkerLost::Death& death) = 0;
+  /// `asked`: the program has asked for it, by the cancel of a call, a deadline, or from within.
+  virtual void workerDied(uint32_t slot, const WorkerLost::Death& death, bool asked) = 0;
   /// `slot` stays empty for a while; `text` has the reason.
   virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
   /// The connection with this number has ended, and the pool gets no further worker from it; `text`

@@ -247,7 +247,8 @@ bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
 }
 
 Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted,
-                                            CancellationToken* cancellation, EntryTurn* turn) {
+                                            CancellationToken* cancellation, EntryTurn* turn,
+                                            bool again) {
   base::MutexLock lock(ownMutex());
   if (accepted) {
     checkLocked();
@@ -264,7 +265,11 @@ Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accep
   }
   Waiter waiter;
   waiter.configured = configured;
-  waiters_.push_back(&waiter);
+  if (again) {
+    waiters_.push_front(&waiter);
+  } else {
+    waiters_.push_back(&waiter);
+  }
   endTurn(turn);
   try {
     serveWaitersLocked();
@@ -552,12 +557,12 @@ void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
   eventLog_.write(LogLevel::kDebug, [&] { return assigned->name() + " serves"; });
 }
 
-void Pool::workerDied(uint32_t index, const WorkerLost::Death& death) {
+void Pool::workerDied(uint32_t index, const WorkerLost::Death& death, bool asked) {
   {
     base::MutexLock lock(mutex_);
     if (index < slots_.size()) slots_[index]->lastDeath = death;
   }
-  eventLog_.write(LogLevel::kWarning, [&] {
+  eventLog_.write(asked ? LogLevel::kInfo : LogLevel::kWarning, [&] {
     return deathText(death) + (death.crashLog.empty() ? "" : "; its crash log:\n" + death.crashLog);
   });
 }

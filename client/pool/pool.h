@@ -122,10 +122,11 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// quarantine), SupervisorLost, Error (the pool is closed, or this is a forked child).
   /// `accepted`: the call was accepted earlier, so it is not refused because the supervisor is
   /// about to end. `turn`: ends when the call has a place at a worker or in the line, so that the
-  /// next call of the same queue comes after it; null: the call is of no queue.
+  /// next call of the same queue comes after it; null: the call is of no queue. `again`: it had a
+  /// place before, and waits in front of the others.
   WorkerReservation reserveWorker(const Deadline& deadline, bool accepted = false,
                                   CancellationToken* cancellation = nullptr,
-                                  EntryTurn* turn = nullptr);
+                                  EntryTurn* turn = nullptr, bool again = false);
 
   /// Call when a worker has ended a request that is not a call of the pool: calls in line may be
   /// waiting for that worker.
@@ -255,7 +256,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
 
   void workerIntroduced(const std::shared_ptr<WorkerLink>& channel) override;
   void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) override;
-  void workerDied(uint32_t slot, const WorkerLost::Death& death) override;
+  void workerDied(uint32_t slot, const WorkerLost::Death& death, bool asked) override;
   void slotQuarantined(uint32_t slot, std::string text) override;
   void supervisorLost(uint64_t connection, std::string text) override;
   bool drain(const std::string& text) override;

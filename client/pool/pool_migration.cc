@@ -27,7 +27,8 @@ Pool::WorkerReservation PoolMigration::nextReservation(const Deadline& deadline,
   left_ = false;
   Pool::WorkerReservation reservation =
       reserved ? *std::move(reserved)
-               : pool_.reserveWorker(deadline, accepted_, cancellation, turn);
+               : pool_.reserveWorker(deadline, accepted_, cancellation, turn,
+                                     /*again=*/from_ != nullptr);
   accepted_ = true;
   from_ = reservation.slot().get();
   patience_ = reservation.idle() ? kPatienceWithIdleWorker : kPatience;

@@ -105,6 +105,7 @@ bool WorkerLink::workerDied() const {
 }
 
 void WorkerLink::kill(const std::string& reason, bool overdue) {
+  if (overdue) endedByCaller_.store(true, std::memory_order_relaxed);
   if (sharedWorker_) return sharedWorker_->kill(reason);
   // Reported first, so that the supervisor has the reason when it sees the worker end.
   try {

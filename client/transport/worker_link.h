@@ -217,6 +217,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   /// Sets a callback. It is called with an empty reason when a waiting thread first sees the death,
   /// and with what kill() has got before that kills a worker that no other program uses. Call once,
   /// before the pool has the channel. The callback must not block and must not use the link.
+  /// True if the worker was killed because its call was cancelled or past its deadline.
+  bool endedByCaller() const { return endedByCaller_.load(std::memory_order_relaxed); }
   using OnDeath = std::function<void(const std::string& reason, bool overdue)>;
   void onDeath(OnDeath callback) { deathReport_ = std::move(callback); }
 
@@ -380,6 +382,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   std::string supervisorLoss_ ISOPOOL_GUARDED_BY(deathMutex_);
 
   std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all requests
+  std::atomic<bool> endedByCaller_{false};
   mutable std::atomic<bool> deathSeen_{false};  // by this process, perhaps before the supervisor
   std::atomic<bool> dead_{false};               // all requests are settled
   // The pool reads the next four for each call: kept apart from words that each call changes.

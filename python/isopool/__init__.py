@@ -133,3 +133,7 @@ def __getattr__(name: str) -> typing.Any:
 
         return getattr(batch_job, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

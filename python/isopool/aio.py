@@ -39,6 +39,11 @@ async def _call(model: _native.Model, args: tuple[Any, ...], kwargs: dict[str, A
             return
         if error is None:
             future.set_result(value)
+        elif isinstance(error, StopIteration):
+            # A coroutine can't raise it: asyncio refuses it as the outcome of a future.
+            raised = RuntimeError("the model raised StopIteration")
+            raised.__cause__ = error
+            future.set_exception(raised)
         else:
             future.set_exception(error)
 

@@ -116,7 +116,7 @@ class _Calls:
         self._functions = PickledFunctions()
         self._pool: _native.Pool | None = pool
         self._owns_pool = owns_pool
-        self._limits_tasks = most_tasks > 0
+        self._limits_tasks = most_tasks > 0  # new workers come all the time
         self._workers = len(pool)
         self._process = os.getpid()
         self._open: dict[_Task, None] = {}  # those whose futures are not settled, the oldest first
@@ -148,9 +148,10 @@ class _Calls:
         with self._lock:
             self.check()
             self._open[task] = None
-            # A function goes along until each worker is likely to have it; a worker without it asks for it.
+            # A function goes along until each worker is likely to have it; a worker without it asks for it, and the
+            # call waits behind those that were submitted meanwhile.
             sent = self._sent.use(function.key) or 0
-            known = sent >= 2 * self._workers
+            known = sent >= 2 * self._workers and not self._limits_tasks
             if not known:
                 self._sent.keep(function.key, sent + 1, function.tensor.numel())
         self._begin(task, None if known else function.tensor)
@@ -166,7 +167,7 @@ class _Calls:
 
     # Called on a thread of the library.
     def _ended(self, task: _Task, value: tuple[Any, ...] | None, error: BaseException | None) -> None:
-        if value is not None and value[0] == tasks.UNKNOWN_FUNCTION or self._not_run(error):
+        if value is not None and value[0] == tasks.UNKNOWN_FUNCTION:
             return self._begin(task, task.function.tensor)
         result, error = (None, error) if value is None else self._outcome(task, value)
         # Nothing else keeps the arguments and the result from here on.
@@ -190,15 +191,6 @@ class _Calls:
             pass  # cancelled meanwhile
         if ends:
             self._end_pool()
-
-    def _not_run(self, error: BaseException | None) -> bool:
-        """True if the worker exited because it had served its tasks before."""
-        return (
-            self._limits_tasks
-            and isinstance(error, errors.WorkerLost)
-            and error.signal == 0
-            and error.exit_code == tasks.SERVED_EXIT
-        )
 
     def _outcome(self, task: _Task, value: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
         kind, parts = value[0], value[1:]
@@ -433,7 +425,10 @@ class Executor(concurrent.futures.Executor):
             begun = (self.submit(fn, *each) for each in items)
             return _in_order(begun, buffersize, until)
         chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
-        begun = (self._submit(self._run_chunk, fn, each, {}) for each in chunks)
+        if type(self).submit is not Executor.submit:
+            begun = (self.submit(tasks.call_each, fn, each) for each in chunks)
+        else:
+            begun = (self._submit(self._run_chunk, fn, each, {}) for each in chunks)
         return itertools.chain.from_iterable(_in_order(begun, buffersize, until))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

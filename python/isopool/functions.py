@@ -13,6 +13,7 @@ import torch
 from isopool import _native
 from isopool.program import program_main
 from isopool.worker import payload
+from isopool.worker.main_script import MAIN_NAMES
 
 # An object of these types can't change.
 _CONSTANT = frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis)})
@@ -28,7 +29,7 @@ def _is_constant(value: Any) -> bool:
     if kind in _CONSTANT:
         return True
     # A class of another module goes by name.
-    return isinstance(value, type) and value.__module__ != "__main__"
+    return isinstance(value, type) and value.__module__ not in MAIN_NAMES
 
 
 class PickledFunction:

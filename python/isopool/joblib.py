@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from isopool.executor import Executor, Future
+from isopool.worker import mapped_files
 from joblib import register_parallel_backend  # type: ignore[import-untyped]
 from joblib._parallel_backends import AutoBatchingMixin  # type: ignore[import-untyped]
 from joblib.parallel import ParallelBackendBase  # type: ignore[import-untyped]
@@ -87,7 +88,8 @@ class IsopoolBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         if self._executor is None:
             self._executor = _kept.get(self._workers, self._options)
         # As an argument: its arrays then lie in shared memory.
-        future = self._executor.submit(_call, func)
+        with mapped_files.by_name():
+            future = self._executor.submit(_call, func)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         if callback is not None:

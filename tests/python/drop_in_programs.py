@@ -472,6 +472,24 @@ PROGRAMS = {
         atexit.register(lambda: print("handler", flush=True))
         executor(1).submit(say)
         """,
+    "a subclass that sees each call": """
+        def square(number):
+            return number * number
+
+        main:
+        kind = type(executor(1))
+
+        class Counting(kind):
+            calls = 0
+
+            def submit(self, *arguments, **options):
+                Counting.calls += 1
+                return super().submit(*arguments, **options)
+
+        with Counting(1) as workers:
+            print(list(workers.map(square, range(6), chunksize=2)), Counting.calls)
+            print(list(workers.map(square, range(3))), Counting.calls)
+        """,
     "processes that die": """
         import concurrent.futures.process
         import os

@@ -790,6 +790,107 @@ PROGRAMS = {
                 print(workers.submit(function).result())
             print(workers.submit(names).result()[1:])
         """,
+    "variables of contexts in objects": """
+        import contextvars
+
+        level = contextvars.ContextVar("level", default=0)
+
+        class App:
+            def read(self):
+                return level.get()
+
+        def use(app):
+            level.set(7)
+            return app.read(), level.get()
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(use, App()).result())
+        """,
+    "what classes do about new classes": """
+        class Keyword:
+            def __init_subclass__(cls, *, required, **options):
+                super().__init_subclass__(**options)
+                cls.required = required
+
+        class WithKeyword(Keyword, required=4):
+            pass
+
+        class Registered:
+            names = []
+
+            def __init_subclass__(cls):
+                if cls.__name__ in Registered.names:
+                    raise ValueError(cls.__name__)
+                Registered.names.append(cls.__name__)
+
+        class First(Registered):
+            pass
+
+        class Second(Registered):
+            pass
+
+        made = {}
+
+        class Meta(type):
+            names = []
+
+            def __new__(meta, name, bases, attributes, **options):
+                made[name] = cls = super().__new__(meta, name, bases, attributes)
+                Meta.names.append(name)
+                return cls
+
+            def __init__(cls, name, bases, attributes, **options):
+                super().__init__(name, bases, attributes)
+
+        class Made(metaclass=Meta, option=1):
+            value = 1
+
+        class Derived(Made):
+            value = 2
+
+        def keyword():
+            return WithKeyword.required
+
+        def registered(value):
+            return Registered.names, type(value) is First
+
+        def metaclass():
+            return Meta.names, Derived().value, type(Derived) is Meta, sorted(made), made["Made"] is Made
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(keyword).result(), workers.submit(metaclass).result())
+            print(workers.submit(registered, First()).result(), workers.submit(registered, First()).result())
+            print(workers.submit(metaclass).result())
+        """,
+    "processes that multiprocessing has spawned": """
+        import dataclasses
+
+        @dataclasses.dataclass
+        class Point:
+            x: int
+
+        seen = []
+
+        def move(x):
+            seen.append(x)
+            return Point(x + 1), len(seen)
+
+        def work(results):
+            with executor(1) as workers:
+                first, second = [workers.submit(move, each).result() for each in (1, 2)]
+                results.put((str(first), second[1], type(first[0]) is Point))
+
+        main:
+        for method in ("spawn", "forkserver"):
+            context = multiprocessing.get_context(method)
+            results = context.SimpleQueue()
+            process = context.Process(target=work, args=(results,))
+            process.start()
+            process.join()
+            print(method, results.get() if process.exitcode == 0 else "failed")
+        """,
     "functions without a name": """
         main:
         base = 5
@@ -829,6 +930,9 @@ DIFFERENCES = {
     ("functions that dispatch by type", "loky"): UNPICKLABLE,
     ("objects that have locks", "loky"): UNPICKLABLE,
     ("variables of contexts", "loky"): UNPICKLABLE,
+    ("variables of contexts in objects", "loky"): UNPICKLABLE,
+    ("what classes do about new classes", "loky"): "each copy of a class is a new one for __init_subclass__",
+    ("processes that multiprocessing has spawned", "loky"): NOT_FOUND,
     ("libraries and layouts of C", "loky"): UNPICKLABLE,
     ("classes of every kind", "loky"): CLOUDPICKLE,
     ("descriptors", "loky"): UNPICKLABLE,

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import functools
 import gc
+import logging
 import multiprocessing
 import operator
 import os
@@ -480,6 +481,24 @@ def test_a_failing_initializer_breaks_the_executor() -> None:
         assert isinstance(caught.value.__cause__, ValueError)
         with pytest.raises(BrokenProcessPool, match="no database"):
             own.submit(square, 1)
+
+
+def test_the_replacement_after_max_tasks_per_child_is_no_warning_and_keeps_the_order(tmp_path: Any) -> None:
+    path = str(tmp_path / "order")
+    events: list[tuple[int, str]] = []
+
+    def note(number: int) -> None:
+        with open(path, "a") as file:
+            file.write(f"{number} ")
+        time.sleep(0.02)
+
+    with isopool.Executor(1, max_tasks_per_child=3, logger=lambda *event: events.append(event)) as own:
+        concurrent.futures.wait([own.submit(note, number) for number in range(15)])
+    with open(path) as file:
+        order = [int(word) for word in file.read().split()]
+    # The call that a worker had next when it left may change places with the one behind it.
+    assert len(order) == 15 and all(abs(number - place) <= 1 for place, number in enumerate(order)), order
+    assert [event for event in events if event[0] >= logging.WARNING] == []
 
 
 def test_a_worker_is_replaced_after_max_tasks_per_child() -> None:

@@ -3,6 +3,7 @@
 
 import multiprocessing
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -28,6 +29,39 @@ def test_arrays_cross_and_results_come_as_a_generator() -> None:
     with joblib.parallel_config("isopool", n_jobs=2):
         sums = joblib.Parallel(return_as="generator")(joblib.delayed(np.sum)(array * each) for each in range(10))
         assert list(sums) == [array.sum() * each for each in range(10)]
+
+
+def test_arrays_of_mapped_files_are_maps_in_the_workers(tmp_path: pathlib.Path) -> None:
+    def fill(array: np.ndarray, row: int) -> str:
+        array[row] = row * 10
+        return type(array).__name__
+
+    def look(array: np.ndarray) -> list[float]:
+        assert not array.flags.writeable
+        return array.sum(axis=0).tolist()
+
+    out = np.memmap(tmp_path / "out", np.float64, "w+", shape=(8, 3))
+    with joblib.parallel_config("isopool", n_jobs=2):
+        assert joblib.Parallel()(joblib.delayed(fill)(out, row) for row in range(4)) == ["memmap"] * 4
+        joblib.Parallel()(joblib.delayed(fill)(out[4:, 1:], row) for row in range(4))
+        expected = np.zeros((8, 3))
+        for row in range(4):
+            expected[row] = row * 10
+            expected[4 + row, 1:] = row * 10
+        assert np.array_equal(out, expected)
+        fortran = np.memmap(tmp_path / "fortran", np.float32, "w+", shape=(3, 5), order="F")
+        fortran[:] = np.arange(15).reshape(3, 5)
+        fortran.flush()
+        read = np.memmap(tmp_path / "fortran", np.float32, "r", shape=(3, 5), order="F")
+        parts = [read, read.T, read[::-1, ::2], read[1:], read.T[2]]
+        assert joblib.Parallel()(joblib.delayed(look)(part) for part in parts) == [
+            part.sum(axis=0).tolist() for part in parts
+        ]
+        # What a program has changed in a map of its own is not in the file.
+        own = np.memmap(tmp_path / "out", np.float64, "c", shape=(8, 3))
+        own[:] = 1
+        (same,) = joblib.Parallel()(joblib.delayed(np.sum)(each) for each in (own,))
+        assert same == 24
 
 
 def test_an_error_is_raised_and_the_backend_goes_on() -> None:

@@ -146,6 +146,8 @@ bool CallLoop::serveNext() {
   models_.unnameMade();
   endCode();
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageIdleStored);
+  // Calls that wait have not started: they run on other workers.
+  if (isToLeave()) ::_exit(ipc::kServedWorkerExit);
   if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
   if (++servedSinceUpdate_ >= kCallsPerUpdate) updateStatusPage();
   return served != CallRunner::Served::kNothing;

@@ -26,6 +26,7 @@ base::Epoch workerEpoch;
 const CopyCounts* workerCopies = nullptr;
 ShownModels* workerModels = nullptr;
 Sandbox* workerSandbox = nullptr;
+bool toLeave = false;
 
 constexpr std::array<const char*, CopyCounts::kReasons> kReasonNames = [] {
   std::array<const char*, CopyCounts::kReasons> names{};
@@ -194,6 +195,12 @@ PyObject* packageTensor(PyObject*, PyObject* arguments) {
   return tensorOver(packageStorage(mapping, offset, bytes), dtype, elements).release();
 }
 
+PyObject* leaveAfterCall(PyObject*, PyObject*) {
+  if (!alive()) return nullptr;
+  toLeave = true;
+  Py_RETURN_NONE;
+}
+
 // The package's local header of a record at `offset`: [signature, compression method].
 PyObject* packageHeader(PyObject*, PyObject* arguments) {
   PyObject* capsule = nullptr;
@@ -209,7 +216,7 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
                                    kHeaderBytes);
 }
 
-std::array<PyMethodDef, 14> methods = {{
+std::array<PyMethodDef, 15> methods = {{
     {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
     {"append_to_crash_log", &appendToCrashLogFromPython, METH_O,
      "Keeps bytes for this worker's crash log."},
@@ -228,6 +235,8 @@ std::array<PyMethodDef, 14> methods = {{
     {"explain", &explainFromPython, METH_O,
      "explain(exception): lines about what the sandbox forbade, the limit of memory or a missing "
      "module; or ''."},
+    {"leave_after_call", &leaveAfterCall, METH_NOARGS,
+     "The worker exits after the running call has been answered, and another one replaces it."},
     {"package_tensor", &packageTensor, METH_VARARGS,
      "package_tensor(package, offset, numel, dtype): a tensor over a package's private mapping."},
     {"package_header", &packageHeader, METH_VARARGS,
@@ -257,6 +266,8 @@ PyObject* createIsopoolModule() {
   PyRef module = PyRef::steal(PyModule_Create(&definition));
   return module && addModelFunctions(module.get()) ? module.release() : nullptr;
 }
+
+bool isToLeave() { return toLeave; }
 
 void setIsopoolModuleWorker(base::Epoch epochOfWorker, const CopyCounts& copies,
                             ShownModels& models, Sandbox& sandbox) {

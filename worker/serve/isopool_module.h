@@ -17,4 +17,7 @@ PyObject* createIsopoolModule();
 void setIsopoolModuleWorker(base::Epoch epoch, const CopyCounts& copies, ShownModels& models,
                             Sandbox& sandbox);
 
+/// True once code has asked for the end of this worker after the call that runs.
+bool isToLeave();
+
 }  // namespace isopool::worker

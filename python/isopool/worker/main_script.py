@@ -29,9 +29,13 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from cloudpickle.cloudpickle import _lookup_class_or_track  # type: ignore[import-untyped]
+
 _GLOBAL_OPERATIONS = frozenset(
     {"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 )
+# The second name is that of the script in a process that multiprocessing has spawned.
+MAIN_NAMES = ("__main__", "__mp_main__")
 _FUNCTION_ATTRIBUTES = ("__defaults__", "__kwdefaults__", "__module__", "__qualname__", "__doc__", "__annotations__")
 _CACHED = type(functools.lru_cache(lambda: None))
 _DISPATCHER: types.CodeType = functools.singledispatch(lambda thing: None).__code__  # type: ignore[attr-defined]
@@ -98,13 +102,17 @@ class Main:
 
     def name_of(self, thing: Any) -> str | None:
         """The name under which the main script has this function or class."""
-        if getattr(thing, "__module__", None) != "__main__":
+        if getattr(thing, "__module__", None) not in MAIN_NAMES:
             return None
         name = thing.__qualname__
         try:
             return name if isinstance(name, str) and self.attribute(name) is thing else None
         except AttributeError:
             return None
+
+    def global_of(self, thing: Any) -> str | None:
+        """The name of a global that is this very object."""
+        return next((name for name, each in [*self.module.__dict__.items()] if each is thing), None)
 
     # What a pickle calls, see _MEMBERS.
 
@@ -164,6 +172,30 @@ def make_library(kind: type, name: str | None, functions: dict[str, tuple[Any, .
         if check is not None:
             function.errcheck = check
     return library
+
+
+def make_class(
+    metaclass: Any, name: str, bases: tuple[type, ...], attributes: dict[str, Any], tracker: str | None, _: Any
+) -> type:
+    """A class whose other attributes follow.
+
+    It is a copy, not a new class of the script: what the script does about these (metaclasses and __init_subclass__,
+    which may note it somewhere) it has done in the program, and its effects come with the globals.
+    """
+    own = [each for base in bases for each in base.__mro__ if each.__module__ in MAIN_NAMES]
+    hooks = {each: each.__dict__["__init_subclass__"] for each in own if "__init_subclass__" in each.__dict__}
+    maker = next(each for each in metaclass.__mro__ if each.__module__ not in MAIN_NAMES)
+    for each in hooks:
+        type.__setattr__(each, "__init_subclass__", classmethod(lambda cls, **_: None))
+    try:
+        namespace = maker.__prepare__(name, bases)
+        namespace.update({sys.intern(key): value for key, value in attributes.items()})
+        made = maker.__new__(metaclass, name, bases, namespace)
+        maker.__init__(made, name, bases, namespace)
+    finally:
+        for each, hook in hooks.items():
+            type.__setattr__(each, "__init_subclass__", hook)
+    return _lookup_class_or_track(tracker, made)  # type: ignore[no-any-return]
 
 
 def make_context_variable(name: str, default: tuple[Any, ...]) -> Any:
@@ -235,7 +267,7 @@ class Namespace(Main):
 
 def _is_importable(thing: Any) -> bool:
     module = sys.modules.get(thing.__module__)
-    if module is None or thing.__module__ == "__main__":
+    if module is None or thing.__module__ in MAIN_NAMES:
         return False
     try:
         return functools.reduce(getattr, thing.__qualname__.split("."), module) is thing
@@ -363,8 +395,10 @@ class Reducer:
             reduced = make_cached, (thing.__wrapped__, parameters["maxsize"], parameters["typed"])
         else:
             reduced = otherwise(thing)
-            if isinstance(thing, type) and _is_by_value(reduced) and _has_slots(thing):
-                reduced = _with_slots(reduced)
+            if isinstance(thing, type) and _is_by_value(reduced):
+                if _has_slots(thing):
+                    reduced = _with_slots(reduced)
+                reduced = (make_class, reduced[1], *reduced[2:])
         if is_root and isinstance(reduced, tuple):
             return main_named, (self._root_name, *reduced[:2]), *reduced[2:]
         return reduced
@@ -373,6 +407,12 @@ class Reducer:
         kind = type(thing)
         if self._root_name is not None and kind in _MADE_ANEW:
             return _MADE_ANEW[kind], ()
+        if kind is contextvars.ContextVar and not is_root:
+            name = self.main.global_of(thing)
+            if name is None:
+                raise TypeError("cannot pickle '_contextvars.ContextVar' object")
+            self.used.add(name)
+            return main_attribute, (name,)
         reduce = _REDUCERS.get(kind)
         if reduce is not None:
             return reduce(thing)
@@ -381,7 +421,7 @@ class Reducer:
             raise TypeError(f"cannot pickle '{kind.__module__}.{kind.__name__}' object")
         if isinstance(thing, ctypes.CDLL):
             return _library(thing)
-        if getattr(thing, "__module__", None) != "__main__" or not _reduces_itself(kind):
+        if getattr(thing, "__module__", None) not in MAIN_NAMES or not _reduces_itself(kind):
             return otherwise(thing)
         reduced = thing.__reduce_ex__(5)
         if not isinstance(reduced, str):

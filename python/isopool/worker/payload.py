@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from . import main_script
+from . import main_script, mapped_files
 from .main_script import Definer, Digests, Main, Reducer
 
 # A shorter buffer costs less as a part of the pickle than as a tensor of its own.
@@ -68,6 +68,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             self.tensors.append(obj.detach())
             # Its part: the pickle itself is part 0.
             return stored_tensor, (len(self.tensors), obj.requires_grad, kind is torch.nn.Parameter)
+        if kind.__name__ == "memmap" and kind.__module__ == "numpy" and (found := mapped_files.reduced(obj)):
+            return found
         if self._reducer is None:
             return super().reducer_override(obj)
         return self._reducer.reduced(obj, super().reducer_override)
@@ -124,6 +126,8 @@ class _Unpickler(pickle.Unpickler):
                 return functools.partial(_stored_in, self._parts)
             if last == "main_script" and self._main is not None:
                 return self._main.member(name)
+            # It has another name on the other side.
+            module = f"{__package__}.{last}"
         return super().find_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:

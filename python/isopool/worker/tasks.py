@@ -23,10 +23,6 @@ from .main_script import Digests, Namespace
 
 VALUE, RAISED, UNKNOWN_FUNCTION, UNREADABLE, INITIALIZER_RAISED = range(5)
 
-# The exit code of a worker that has served its tasks: kServedWorkerExit of ipc/worker_exit.h. The call that it had has
-# not run.
-SERVED_EXIT = 86
-
 # Functions that a worker keeps, the least recently used of which is dropped first, and the bytes of their pickles.
 MOST_FUNCTIONS = 1000
 MOST_FUNCTION_BYTES = 64 << 20
@@ -107,6 +103,12 @@ def _explain(error: BaseException) -> None:
         pass  # of a class that takes no notes
 
 
+def _leave_after_call() -> None:
+    worker = sys.modules.get("_isopool")
+    if worker is not None:
+        worker.leave_after_call()
+
+
 def _raised(kind: int, error: BaseException, main: Namespace) -> Answer:
     own = error.__traceback__
     while own is not None and own.tb_next is not None and own.tb_frame.f_code.co_filename == _THIS_FILE:
@@ -131,6 +133,10 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _call_chunk(function: Callable[..., Any], chunk: tuple[tuple[Any, ...], ...], _: dict[str, Any]) -> list[Any]:
+    return [function(*args) for args in chunk]
+
+
+def call_each(function: Callable[..., Any], chunk: tuple[tuple[Any, ...], ...]) -> list[Any]:
     return [function(*args) for args in chunk]
 
 
@@ -207,8 +213,6 @@ class TaskRunner:
         arguments: tuple[str | torch.Tensor, ...],
         call: Callable[..., Any],
     ) -> Answer:
-        if self._tasks == self._most_tasks > 0:
-            os._exit(SERVED_EXIT)
         with self._surroundings:
             kind, outcome = self._outcome(key, pickled, arguments, call)
             # Here, where no exception is handled: Python goes through all the exceptions that led to that one whenever
@@ -242,6 +246,8 @@ class TaskRunner:
         except BaseException as error:
             return UNREADABLE, error
         self._tasks += 1
+        if self._tasks == self._most_tasks:
+            _leave_after_call()
         try:
             result = call(known, args, kwargs)
         except BaseException as error:
