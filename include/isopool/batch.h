@@ -156,9 +156,9 @@ struct BatchControl {
 ISOPOOL_EXPORT BatchSummary runBatch(const BatchJob& job, const BatchControl& control = {});
 
 /// Runs the items that `output` has set aside again, with the present code of the model: after a
-/// correction. The job is that of the folder, with the options of its pool where `pool` leaves them at
-/// their defaults; the values of PoolOptions::variables are not stored and have to be given again.
-/// Throws as runBatch().
+/// correction. The job is that of the folder, with the options of its pool where `pool` leaves them
+/// at their defaults; the values of PoolOptions::variables are not stored and have to be given
+/// again. Throws as runBatch().
 ISOPOOL_EXPORT BatchSummary retryBatch(const std::string& output, const BatchControl& control = {},
                                        const PoolOptions& pool = {});
 

@@ -426,7 +426,7 @@ class Executor(concurrent.futures.Executor):
             return _in_order(begun, buffersize, until)
         chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
         if type(self).submit is not Executor.submit:
-            begun = (self.submit(tasks.call_each, fn, each) for each in chunks)
+            begun = (self.submit(tasks.call_each, fn, each) for each in chunks)  # type: ignore[arg-type]
         else:
             begun = (self._submit(self._run_chunk, fn, each, {}) for each in chunks)
         return itertools.chain.from_iterable(_in_order(begun, buffersize, until))

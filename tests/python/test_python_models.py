@@ -184,7 +184,7 @@ def test_an_error_of_an_awaited_call_is_raised(pool: isopool.Pool) -> None:
             await pool.load(lambda x: 1 / x).aio(0)
         # asyncio refuses this one as the outcome of a future.
         with pytest.raises(RuntimeError, match="raised StopIteration"):
-            await asyncio.wait_for(pool.load(lambda x: next(iter(x))).aio([]), PATIENCE)
+            await asyncio.wait_for(pool.load(lambda x: next(iter(x))).aio(()), PATIENCE)
 
     asyncio.run(main())
 

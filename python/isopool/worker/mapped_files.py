@@ -41,9 +41,9 @@ def reduced(array: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
 def opened(file: str, mode: str, size: int, offset: int, dtype: Any, shape: Any, strides: Any) -> Any:
     import numpy
 
-    made = numpy.memmap(file, numpy.uint8, mode, shape=(size,))  # type: ignore[call-overload]
-    array = numpy.ndarray(shape, dtype, made._mmap, offset, strides)  # type: ignore[attr-defined]
+    made: Any = numpy.memmap(file, numpy.uint8, mode, shape=(size,))  # type: ignore[call-overload]
+    array = numpy.ndarray(shape, dtype, made._mmap, offset, strides)
     # As an object of the class it is passed on in the same way.
-    result = array.view(numpy.memmap)
+    result: Any = array.view(numpy.memmap)
     result._mmap, result.filename, result.offset, result.mode = made._mmap, made.filename, offset, mode
     return result
