@@ -788,7 +788,7 @@ PROGRAMS = {
         with executor(1) as workers:
             for function in (source, by_name, by_import):
                 print(workers.submit(function).result())
-            print(workers.submit(names).result()[1:])
+            print(workers.submit(names).result()[1:3])
         """,
     "variables of contexts in objects": """
         import contextvars

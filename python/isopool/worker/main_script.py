@@ -182,16 +182,21 @@ def make_class(
     It is a copy, not a new class of the script: what the script does about these (metaclasses and __init_subclass__,
     which may note it somewhere) it has done in the program, and its effects come with the globals.
     """
-    own = [each for base in bases for each in base.__mro__ if each.__module__ in MAIN_NAMES]
+    # Of a TypedDict, bases are no classes.
+    own = [each for base in types.resolve_bases(bases) for each in base.__mro__ if each.__module__ in MAIN_NAMES]
     hooks = {each: each.__dict__["__init_subclass__"] for each in own if "__init_subclass__" in each.__dict__}
     maker = next(each for each in metaclass.__mro__ if each.__module__ not in MAIN_NAMES)
+    body = {sys.intern(key): value for key, value in attributes.items()}
     for each in hooks:
         type.__setattr__(each, "__init_subclass__", classmethod(lambda cls, **_: None))
     try:
-        namespace = maker.__prepare__(name, bases)
-        namespace.update({sys.intern(key): value for key, value in attributes.items()})
-        made = maker.__new__(metaclass, name, bases, namespace)
-        maker.__init__(made, name, bases, namespace)
+        if maker is metaclass:
+            made = types.new_class(name, bases, {"metaclass": metaclass}, lambda namespace: namespace.update(body))
+        else:
+            namespace = maker.__prepare__(name, bases)
+            namespace.update(body)
+            made = maker.__new__(metaclass, name, bases, namespace)
+            maker.__init__(made, name, bases, namespace)
     finally:
         for each, hook in hooks.items():
             type.__setattr__(each, "__init_subclass__", hook)
