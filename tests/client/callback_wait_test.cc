@@ -136,7 +136,10 @@ struct Nest {
       if (outcome.ok() && depth > 1) wait(nest, object, depth - 1);
     });
     const int now = ++nest->waiting;
-    nest->mostWaiting = std::max(nest->mostWaiting.load(), now);
+    // The callback of the call may have counted already, on another thread.
+    int most = nest->mostWaiting;
+    while (most < now && !nest->mostWaiting.compare_exchange_weak(most, now)) {
+    }
     try {
       call.get();
     } catch (const Error& error) {

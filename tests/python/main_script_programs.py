@@ -935,5 +935,6 @@ DIFFERENCES = {
     ("processes that multiprocessing has spawned", "loky"): NOT_FOUND,
     ("libraries and layouts of C", "loky"): UNPICKLABLE,
     ("classes of every kind", "loky"): CLOUDPICKLE,
+    ("the script as a module", "loky"): CLOUDPICKLE,
     ("descriptors", "loky"): UNPICKLABLE,
 }
