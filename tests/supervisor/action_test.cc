@@ -80,9 +80,9 @@ TEST(Eviction, ForATimeKeepsProgramsOfTheUserAndTheNameAway) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto victim = supervisor.attachWithPool(1, "victim");
   const auto other = supervisor.attachWithPool(1, "other");
+  const auto until = Clock::now() + milliseconds(700);  // not after the end of the ban
   const ipc::ActionDone outcome =
       supervisor.act(Action::kEvictClient, victim->welcome().client, "", milliseconds(700));
-  const auto until = Clock::now() + milliseconds(700);
   EXPECT_TRUE(has(outcome.text, "with the name victim are refused for 700 ms")) << outcome.text;
   ASSERT_TRUE(victim->waitForEnd());
   EXPECT_TRUE(has(victim->failure().value_or(""), "may attach again in 700 ms"));
