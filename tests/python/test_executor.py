@@ -827,11 +827,20 @@ def test_callbacks_that_wait_in_each_other_get_their_results(executor: isopool.E
     assert ended.result(60) == 4
 
 
-def test_a_result_does_not_wait_for_the_calls_callbacks(executor: isopool.Executor) -> None:
+def test_a_result_does_not_wait_for_the_calls_callbacks(executor: isopool.Executor, tmp_path: pathlib.Path) -> None:
     taken = threading.Event()
     waited: concurrent.futures.Future[bool] = concurrent.futures.Future()
-    call = executor.submit(abs, -1)
+    gate = tmp_path / "gate"
+
+    def end_after_the_gate(path: str) -> int:
+        while not os.path.exists(path):
+            time.sleep(0.001)
+        return 1
+
+    call = executor.submit(end_after_the_gate, str(gate))
+    # A callback that comes after the end of the call runs on this thread.
     call.add_done_callback(lambda _: waited.set_result(taken.wait(30)))
+    gate.touch()
     assert call.result() == 1
     taken.set()
     assert waited.result(60)
