@@ -17,9 +17,8 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack
 import torch
 
 from isopool import _native, errors
-from isopool.functions import PickledFunction, PickledFunctions
+from isopool.functions import PickledFunction, PickledFunctions, program_main
 from isopool.options import PoolFields
-from isopool.program import program_main
 from isopool.worker import payload, tasks
 from isopool.worker.log_settings import program_settings
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions as bytes for workers, pickled again only if they may have changed."""
+"""Functions as bytes for workers, pickled again only if they may have changed, and the main script they are from."""
 
 import hashlib
 import sys
@@ -8,12 +8,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped]
 import torch
 
 from isopool import _native
-from isopool.program import program_main
 from isopool.worker import payload
-from isopool.worker.main_script import MAIN_NAMES
+from isopool.worker.main_script import MAIN_NAMES, Main
 
 # An object of these types can't change.
 _CONSTANT = frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis)})
@@ -30,6 +30,19 @@ def _is_constant(value: Any) -> bool:
         return True
     # A class of another module goes by name.
     return isinstance(value, type) and value.__module__ not in MAIN_NAMES
+
+
+def program_main() -> Main:
+    """The main script of this process; in a worker, that of the program whose call runs."""
+    module = sys.modules["__main__"]
+    if module.__name__ != "__main__" and module not in _by_value:
+        # Of a process that multiprocessing has spawned. cloudpickle takes it for a module that workers can import.
+        cloudpickle.register_pickle_by_value(module)
+        _by_value.append(module)
+    return Main(module)
+
+
+_by_value: list[types.ModuleType] = []
 
 
 class PickledFunction:

@@ -1,29 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What workers get of this program."""
+"""The paths of this program that its workers get."""
 
 import os
 import site
 import sys
 import sysconfig
-import types
 import zipfile
-
-import cloudpickle  # type: ignore[import-untyped]
-
-from isopool.worker.main_script import Main
-
-
-def program_main() -> Main:
-    """The main script of this process; in a worker, that of the program whose call runs."""
-    module = sys.modules["__main__"]
-    if module.__name__ != "__main__" and module not in _by_value:
-        # Of a process that multiprocessing has spawned. cloudpickle takes it for a module that workers can import.
-        cloudpickle.register_pickle_by_value(module)
-        _by_value.append(module)
-    return Main(module)
-
-
-_by_value: list[types.ModuleType] = []
 
 
 def _has_modules(path: str) -> bool:
