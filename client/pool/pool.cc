@@ -67,18 +67,6 @@ class UnheardOf {
   std::optional<base::RunningTime> waited_;
 };
 
-// Counts a thread, under the pool's mutex.
-class Waiting {
- public:
-  explicit Waiting(size_t& threads) : threads_(threads) { ++threads_; }
-  ~Waiting() { --threads_; }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-
- private:
-  size_t& threads_;
-};
-
 }  // namespace
 
 Pool::Pool(std::shared_ptr<SupervisorConnection> connection, PoolSettings settings,
@@ -467,7 +455,6 @@ std::shared_ptr<WorkerLink> Pool::awaitWorker(std::span<WorkerSlot* const> slots
                                               const Deadline& deadline) {
   const base::WithoutCancellation complete;
   base::MutexLock lock(ownMutex());
-  const Waiting waiting(waitForWorker_);
   UnheardOf unheardOf;
   for (;;) {
     checkLocked();

@@ -355,9 +355,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::list<Waiter*> waiters_ ISOPOOL_GUARDED_BY(mutex_);
   /// Calls that look for a place; served before waiters_.
   std::list<PoolMigration*> migrations_ ISOPOOL_GUARDED_BY(mutex_);
-  size_t waitForWorker_ ISOPOOL_GUARDED_BY(mutex_) = 0;  ///< threads in liveChannel()
-  std::atomic<int64_t> serviceNanoseconds_;              // how long a call takes, on average
-  std::atomic<size_t> inLine_{0};                        // the length of both lists together
+  std::atomic<int64_t> serviceNanoseconds_;  // how long a call takes, on average
+  std::atomic<size_t> inLine_{0};            // the length of both lists together
   /// When a thread in line got a place.
   Clock::time_point lastHandOver_ ISOPOOL_GUARDED_BY(mutex_);
   std::shared_ptr<AsyncExecutor> executor_ ISOPOOL_GUARDED_BY(mutex_);

@@ -214,11 +214,11 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink>, private Bloc
   void reaped(int signal, int exitCode);
   /// True if the worker's process has ended; waits for that up to `patience`.
   bool processGone(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
+  /// True if the worker was killed because its call was cancelled or past its deadline.
+  bool endedByCaller() const { return endedByCaller_.load(std::memory_order_relaxed); }
   /// Sets a callback. It is called with an empty reason when a waiting thread first sees the death,
   /// and with what kill() has got before that kills a worker that no other program uses. Call once,
   /// before the pool has the channel. The callback must not block and must not use the link.
-  /// True if the worker was killed because its call was cancelled or past its deadline.
-  bool endedByCaller() const { return endedByCaller_.load(std::memory_order_relaxed); }
   using OnDeath = std::function<void(const std::string& reason, bool overdue)>;
   void onDeath(OnDeath callback) { deathReport_ = std::move(callback); }
 
