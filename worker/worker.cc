@@ -15,6 +15,7 @@
 #include "ipc/named_objects.h"
 #include "ipc/thread_variables.h"
 #include "worker/memory/fork_copies.h"
+#include "worker/process/blas_threads.h"
 #include "worker/process/crash_log.h"
 #include "worker/process/native_libraries.h"
 #include "worker/process/process_title.h"
@@ -23,6 +24,7 @@
 #include "worker/python/python_errors.h"
 #include "worker/serve/call_loop.h"
 #include "worker/serve/operation_threads.h"
+#include "worker/serve/task_threads.h"
 
 namespace isopool::worker {
 
@@ -78,6 +80,8 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     beginInPython(order, descriptors.crashLog.get(), logged, plan.settings.folders);
     loadLibraries(base::settingInEnvironment(kWorkerLibraries).items);
     matchOperationThreads();
+    carryModesToTaskThreads();
+    remakeBlasThreadsAfterForks();
     if (!ipc::memoryObjectHas(descriptors.doorbell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the doorbell is not a memory object of one page");
     }

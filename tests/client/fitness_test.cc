@@ -99,6 +99,33 @@ def two_hundred_zombies():
             os._exit(0)
 
 
+def landlock():
+    # No program may be executed.
+    libc = ctypes.CDLL(None, use_errno=True)
+    handled = ctypes.c_uint64(1)
+    rules = libc.syscall(444, ctypes.byref(handled), 8, 0)
+    libc.prctl(38, 1, 0, 0, 0)
+    if rules == -1 or libc.syscall(446, rules, 0) != 0:
+        raise OSError(ctypes.get_errno(), "landlock")
+
+
+def no_executable_memory():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(65, ctypes.c_ulong(1), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def another_user():
+    os.setresuid(65534, 65534, 0)
+
+
+def fewer_capabilities():
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = struct.pack("Ii", 0x20080522, 0)
+    if libc.capset(header, bytes(24)) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+
+
 class Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
 
@@ -351,6 +378,31 @@ size_t tasksOfThisUser() {
   }
   return tasks;
 }
+
+class SharedFitnessOfAccess : public SharedFitness,
+                              public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(SharedFitnessOfAccess, AWorkerThatMayDoLessIsReplacedBeforeAnotherProgramsCall) {
+  const std::string function = GetParam();
+  if (::getuid() != 0 && (function == "another_user" || function == "fewer_capabilities")) {
+    GTEST_SKIP() << "only root can change its user and has capabilities to drop";
+  }
+  serve({"--workers", "1"});
+  try {
+    poisonBy(function);
+  } catch (const Error& error) {
+    GTEST_SKIP() << "the kernel does not have it: " << error.what();
+  }
+  EXPECT_NE(subject_->number("pid"), worker_);
+  expectReplaced(function == "no_executable_memory"
+                     ? "user code changed its refusal of executable memory"
+                     : "user code restricted what this process may access");
+}
+
+INSTANTIATE_TEST_SUITE_P(By, SharedFitnessOfAccess,
+                         ::testing::Values("landlock", "another_user", "fewer_capabilities",
+                                           "no_executable_memory"),
+                         [](const auto& each) { return std::string(each.param); });
 
 class SharedFitnessOfAUser : public SharedFitness,
                              public ::testing::WithParamInterface<const char*> {};

@@ -24,11 +24,15 @@ import os
 import platform
 import signal
 import sys
+import threading
 
 import torch
 
+libc = ctypes.CDLL(None, use_errno=True)
 libm = ctypes.CDLL("libm.so.6")
 UPWARD = 0x400000 if platform.machine() == "aarch64" else 0x800
+IOPRIO_SET, IOPRIO_GET = (30, 31) if platform.machine() == "aarch64" else (251, 252)
+SET_MEMPOLICY, GET_MEMPOLICY = (237, 236) if platform.machine() == "aarch64" else (238, 239)
 variable = contextvars.ContextVar("variable", default="default")
 
 
@@ -63,7 +67,6 @@ def autocast_nesting():
 
 
 def locked_memory():
-    libc = ctypes.CDLL(None, use_errno=True)
     if libc.mlockall(2) != 0:  # MCL_FUTURE
         raise OSError(ctypes.get_errno(), "mlockall")
 
@@ -106,7 +109,48 @@ def formats():
 
 
 def slack():
-    ctypes.CDLL(None).prctl(29, ctypes.c_ulong(10**9))
+    libc.prctl(29, ctypes.c_ulong(10**9))
+
+
+def stack_size():
+    threading.stack_size(1 << 20)
+
+
+def priority():
+    os.nice(5)
+
+
+def io_priority():
+    libc.syscall(IOPRIO_SET, 1, 0, 3 << 13)  # the class idle
+
+
+def scheduling():
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def memory_policy():
+    nodes = ctypes.c_ulong(1)
+    libc.syscall(SET_MEMPOLICY, 2, ctypes.byref(nodes), 64)  # MPOL_BIND
+
+
+def personality():
+    libc.personality(0x0040000)  # ADDR_NO_RANDOMIZE
+
+
+def no_death_signal():
+    libc.prctl(1, 0)
+
+
+def dumpable():
+    libc.prctl(4, 0)
+
+
+def huge_pages():
+    libc.prctl(41, 1, 0, 0, 0)
+
+
+def nonblocking():
+    os.set_blocking(2, False)
 
 
 def gradient():
@@ -138,9 +182,23 @@ def loop_runs():
         return False
 
 
+def memory_policy_now():
+    mode = ctypes.c_int(-1)
+    libc.syscall(GET_MEMPOLICY, ctypes.byref(mode), None, 0, None, 0)
+    return mode.value
+
+
+def death_signal_now():
+    number = ctypes.c_int(-1)
+    libc.prctl(2, ctypes.byref(number))
+    return number.value
+
+
 def state():
     mask = os.umask(0)
     os.umask(mask)
+    stack = threading.stack_size()  # and sets it to the default
+    threading.stack_size(stack)
     return str((
         libm.fegetround(),
         torch.is_inference_mode_enabled(),
@@ -157,7 +215,17 @@ def state():
         sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
         sorted(os.sched_getaffinity(0)),
         locale.setlocale(locale.LC_ALL),
-        ctypes.CDLL(None).prctl(30),
+        libc.prctl(30),
+        stack,
+        os.getpriority(os.PRIO_PROCESS, 0),
+        libc.syscall(IOPRIO_GET, 1, 0),
+        os.sched_getscheduler(0),
+        memory_policy_now(),
+        libc.personality(0xFFFFFFFF),
+        death_signal_now(),
+        libc.prctl(3),
+        libc.prctl(42, 0, 0, 0, 0),
+        os.get_blocking(2),
     ))
 )";
 
@@ -194,23 +262,39 @@ INSTANTIATE_TEST_SUITE_P(Of, LeftState,
                          ::testing::Values("rounding", "inference", "no_grad", "keys", "transform",
                                            "hooks", "autocast", "autocast_nesting", "locked_memory",
                                            "context", "loop", "recursion", "folder", "umask",
-                                           "blocked", "processors", "formats", "slack"),
+                                           "blocked", "processors", "formats", "slack",
+                                           "stack_size", "priority", "io_priority", "scheduling",
+                                           "memory_policy", "personality", "no_death_signal",
+                                           "dumpable", "huge_pages", "nonblocking"),
                          [](const auto& each) { return std::string(each.param); });
 
 constexpr const char* kManyThreads = R"(
 import ctypes
+import os
 import platform
 
+import numpy as np
 import torch
 
 libm = ctypes.CDLL("libm.so.6")
 UPWARD = 0x400000 if platform.machine() == "aarch64" else 0x800
 
 
+tasks = torch.jit.CompilationUnit("""
+def divide(x: Tensor) -> Tensor:
+    return x / 10
+
+def divided_by_a_task(x: Tensor) -> Tensor:
+    return torch.jit._wait(torch.jit._fork(divide, x))
+""")
+
+
 def values():
     """What several threads compute, each for a part: quotients that are rounded, and denormal numbers."""
     quotients = torch.full((1 << 20,), 7.0) / 10
-    return str((quotients.unique().tolist(), int(torch.count_nonzero(torch.full((1 << 20,), 1e-42) * 1))))
+    rows = np.full((256, 256), 0.1) @ np.full((256, 256), 0.1)
+    return str((quotients.unique().tolist(), tasks.divided_by_a_task(torch.tensor(7.0)).item(),
+                np.unique(rows).size, int(torch.count_nonzero(torch.full((1 << 20,), 1e-42) * 1))))
 
 
 def rounding():
@@ -220,6 +304,24 @@ def rounding():
 
 def denormals():
     torch.set_flush_denormal(True)
+    values()
+
+
+def in_the_threads():
+    """As a region of an extension does. The main thread goes back to its mode."""
+    with open("/proc/self/maps") as maps:
+        path = next(line.split()[5] for line in maps if "libgomp" in line)
+    step = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: libm.fesetround(UPWARD))
+    ctypes.CDLL(path).GOMP_parallel(step, None, 2, 0)
+    libm.fesetround(0)
+
+
+def after_a_fork():
+    libm.fesetround(UPWARD)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
     values()
 
 
@@ -246,17 +348,18 @@ TEST_P(LeftThreads, ComputeWithTheModesOfEachCall) {
   {
     InterpreterSession left = leaving->acquireOne();
     left.global("threads", GetParam())(at::ArrayRef<Obj>());
-    EXPECT_EQ(valuesIn(session), "([0.699999988079071], 1048576)");
+    EXPECT_EQ(valuesIn(session), "([0.699999988079071], 0.699999988079071, 1, 1048576)");
     EXPECT_NO_THROW(valuesIn(left));
-    EXPECT_EQ(valuesIn(session), "([0.699999988079071], 1048576)");
+    EXPECT_EQ(valuesIn(session), "([0.699999988079071], 0.699999988079071, 1, 1048576)");
   }
   leaving.reset();
-  EXPECT_EQ(valuesIn(session), "([0.699999988079071], 1048576)");
+  EXPECT_EQ(valuesIn(session), "([0.699999988079071], 0.699999988079071, 1, 1048576)");
   EXPECT_EQ(supervisor().report().restarts, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, LeftThreads,
-                         ::testing::Values("rounding", "denormals", "more_threads"),
+                         ::testing::Values("rounding", "denormals", "more_threads",
+                                           "in_the_threads", "after_a_fork"),
                          [](const auto& each) { return std::string(each.param); });
 
 // The program's own modes go with each call.
@@ -270,9 +373,9 @@ TEST_F(AttachedManagers, ThreadsFlushDenormalNumbersInCallsOfAProgramThatDoesOnl
   };
   for (int i = 0; i < 3; ++i) {
     at::globalContext().setFlushDenormal(true);
-    EXPECT_EQ(values(), "([0.699999988079071], 0)");
+    EXPECT_EQ(values(), "([0.699999988079071], 0.699999988079071, 1, 0)");
     at::globalContext().setFlushDenormal(false);
-    EXPECT_EQ(values(), "([0.699999988079071], 1048576)");
+    EXPECT_EQ(values(), "([0.699999988079071], 0.699999988079071, 1, 1048576)");
   }
 }
 
@@ -294,7 +397,9 @@ TEST_P(OwnLeftState, StaysForTheProgramsOwnCalls) {
   EXPECT_EQ(stateIn(left), after);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, OwnLeftState, ::testing::Values("rounding", "hooks", "context"),
+INSTANTIATE_TEST_SUITE_P(Of, OwnLeftState,
+                         ::testing::Values("rounding", "hooks", "context", "recursion",
+                                           "stack_size"),
                          [](const auto& each) { return std::string(each.param); });
 
 }  // namespace

@@ -1,17 +1,100 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/process/kept_attributes.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <locale.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
 
+// Of later kernels than some C libraries know.
+#ifndef PR_SET_MDWE
+#define PR_SET_MDWE 65
+#define PR_GET_MDWE 66
+#endif
+
 namespace isopool::worker {
 
 namespace {
+
+constexpr int kOwnThread = 1;  // IOPRIO_WHO_PROCESS: with 0, this thread
+constexpr unsigned long kPersonalityNow = 0xffffffff;
+
+/// An attribute that is a number. `read` returns nullopt if the kernel does not tell it; `write`
+/// returns false if the kernel does not set it.
+struct Number {
+  const char* name;  ///< with "its" before it
+  std::optional<long> (*read)();
+  bool (*write)(long);
+};
+
+template <int kRead>
+std::optional<long> readControl() {
+  const int value = ::prctl(kRead, 0, 0, 0, 0);
+  return value < 0 ? std::nullopt : std::optional<long>(value);
+}
+
+template <int kRead>
+std::optional<long> readControlInto() {
+  int value = 0;
+  return ::prctl(kRead, &value, 0, 0, 0) != 0 ? std::nullopt : std::optional<long>(value);
+}
+
+template <int kWrite>
+bool writeControl(long value) {
+  return ::prctl(kWrite, value, 0, 0, 0) == 0;
+}
+
+std::optional<long> readUmask() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return mask;
+}
+
+std::optional<long> readPriority() {
+  errno = 0;
+  const int priority = ::getpriority(PRIO_PROCESS, 0);
+  return errno != 0 ? std::nullopt : std::optional<long>(priority);
+}
+
+std::optional<long> readIoPriority() {
+  const long priority = ::syscall(SYS_ioprio_get, kOwnThread, 0);
+  return priority < 0 ? std::nullopt : std::optional<long>(priority);
+}
+
+// The last two can only be turned on.
+constexpr std::array kNumberTable{
+    Number{"umask", &readUmask,
+           [](long mask) {
+             ::umask(static_cast<mode_t>(mask));
+             return true;
+           }},
+    Number{"timer slack", &readControl<PR_GET_TIMERSLACK>, &writeControl<PR_SET_TIMERSLACK>},
+    Number{"priority", &readPriority,
+           [](long value) { return ::setpriority(PRIO_PROCESS, 0, static_cast<int>(value)) == 0; }},
+    Number{"I/O priority", &readIoPriority,
+           [](long value) { return ::syscall(SYS_ioprio_set, kOwnThread, 0, value) == 0; }},
+    Number{"personality", [] { return std::optional<long>(::personality(kPersonalityNow)); },
+           [](long value) { return ::personality(static_cast<unsigned long>(value)) != -1; }},
+    Number{"parent death signal", &readControlInto<PR_GET_PDEATHSIG>,
+           &writeControl<PR_SET_PDEATHSIG>},
+    Number{"attribute dumpable", &readControl<PR_GET_DUMPABLE>, &writeControl<PR_SET_DUMPABLE>},
+    Number{"role for orphaned processes", &readControlInto<PR_GET_CHILD_SUBREAPER>,
+           &writeControl<PR_SET_CHILD_SUBREAPER>},
+    Number{"use of huge pages", &readControl<PR_GET_THP_DISABLE>,
+           &writeControl<PR_SET_THP_DISABLE>},
+    Number{"time-stamp counter", &readControlInto<PR_GET_TSC>, &writeControl<PR_SET_TSC>},
+    Number{"refusal of executable memory (PR_SET_MDWE)", &readControl<PR_GET_MDWE>,
+           &writeControl<PR_SET_MDWE>},
+    Number{"attribute no_new_privs", &readControl<PR_GET_NO_NEW_PRIVS>,
+           &writeControl<PR_SET_NO_NEW_PRIVS>},
+};
 
 bool folderIs(const std::string& folder) noexcept {
   char now[PATH_MAX];
@@ -20,33 +103,69 @@ bool folderIs(const std::string& folder) noexcept {
 
 }  // namespace
 
-KeptAttributes::KeptAttributes() : umask_(::umask(0)), timerSlack_(::prctl(PR_GET_TIMERSLACK)) {
-  ::umask(umask_);
+KeptAttributes::KeptAttributes() : memoryPolicy_(memoryPolicy()) {
+  static_assert(kNumberTable.size() == kNumbers);
+  for (size_t i = 0; i < kNumbers; ++i) numbers_[i] = kNumberTable[i].read();
   char folder[PATH_MAX];
   if (::getcwd(folder, sizeof folder) != nullptr) folder_ = folder;
   if (const char* const locale = ::setlocale(LC_ALL, nullptr)) locale_ = locale;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked_);
   ::sched_getaffinity(0, sizeof processors_, &processors_);
+  policy_ = ::sched_getscheduler(0);
+  ::sched_getparam(0, &parameters_);
+}
+
+std::optional<KeptAttributes::MemoryPolicy> KeptAttributes::memoryPolicy() noexcept {
+  MemoryPolicy policy;
+  if (::syscall(SYS_get_mempolicy, &policy.mode, policy.nodes.data(), kNodes, nullptr, 0) != 0) {
+    return std::nullopt;
+  }
+  return policy;
 }
 
 std::string KeptAttributes::restore() const noexcept {
-  ::umask(umask_);
-  ::pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
-  if (timerSlack_ > 0 && ::prctl(PR_GET_TIMERSLACK) != timerSlack_) {
-    ::prctl(PR_SET_TIMERSLACK, timerSlack_);
+  const char* failed = restoreNumbers();
+  if (failed == nullptr) failed = restoreThread();
+  if (failed != nullptr) return failed;
+  const char* const locale = ::setlocale(LC_ALL, nullptr);
+  if (locale != nullptr && locale_ != locale && ::setlocale(LC_ALL, locale_.c_str()) == nullptr) {
+    return "locale";
   }
+  if (folder_.empty() || folderIs(folder_) || ::chdir(folder_.c_str()) == 0) return {};
+  return "working folder";
+}
+
+// Null, or the name of one that could not be set.
+const char* KeptAttributes::restoreNumbers() const noexcept {
+  for (size_t i = 0; i < kNumbers; ++i) {
+    if (!numbers_[i] || kNumberTable[i].read() == numbers_[i]) continue;
+    if (!kNumberTable[i].write(*numbers_[i])) return kNumberTable[i].name;
+  }
+  return nullptr;
+}
+
+const char* KeptAttributes::restoreThread() const noexcept {
+  ::pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
   cpu_set_t processors{};
   if (::sched_getaffinity(0, sizeof processors, &processors) == 0 &&
       std::memcmp(&processors, &processors_, sizeof processors) != 0 &&
       ::sched_setaffinity(0, sizeof processors_, &processors_) != 0) {
-    return "its processors";
+    return "processors";
   }
-  const char* const locale = ::setlocale(LC_ALL, nullptr);
-  if (locale != nullptr && locale_ != locale && ::setlocale(LC_ALL, locale_.c_str()) == nullptr) {
-    return "its locale";
+  sched_param parameters{};
+  if (policy_ >= 0 &&
+      (::sched_getscheduler(0) != policy_ ||
+       (::sched_getparam(0, &parameters) == 0 &&
+        parameters.sched_priority != parameters_.sched_priority)) &&
+      ::sched_setscheduler(0, policy_, &parameters_) != 0) {
+    return "scheduling policy";
   }
-  if (folder_.empty() || folderIs(folder_) || ::chdir(folder_.c_str()) == 0) return {};
-  return "its working folder";
+  if (memoryPolicy_ && memoryPolicy() != memoryPolicy_ &&
+      ::syscall(SYS_set_mempolicy, memoryPolicy_->mode,
+                memoryPolicy_->mode == 0 ? nullptr : memoryPolicy_->nodes.data(), kNodes) != 0) {
+    return "memory policy";
+  }
+  return nullptr;
 }
 
 }  // namespace isopool::worker

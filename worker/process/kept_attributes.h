@@ -5,13 +5,16 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <array>
+#include <optional>
 #include <string>
 
 namespace isopool::worker {
 
-/// Attributes of this process and its main thread that any code can change: working folder, umask,
-/// locale, and the thread's signal mask, processors and timer slack. What one program's code sets
-/// is not for another's. The main thread.
+/// Attributes of this process and its main thread that any code can change: working folder, locale,
+/// the thread's signal mask, processors, scheduling policy and memory policy, and those that are a
+/// number (kept_attributes.cc has the list). What one program's code sets is not for another's. The
+/// main thread.
 class KeptAttributes {
  public:
   /// Records them. To be made before any user code runs.
@@ -22,12 +25,28 @@ class KeptAttributes {
   std::string restore() const noexcept;
 
  private:
+  static constexpr size_t kNumbers = 12;
+  static constexpr size_t kNodes = 1024;  // as many NUMA nodes as a kernel supports
+
+  struct MemoryPolicy {
+    int mode = 0;
+    std::array<unsigned long, kNodes / (8 * sizeof(unsigned long))> nodes{};
+
+    bool operator==(const MemoryPolicy&) const = default;
+  };
+  static std::optional<MemoryPolicy> memoryPolicy() noexcept;
+
+  const char* restoreNumbers() const noexcept;
+  const char* restoreThread() const noexcept;
+
   std::string folder_;  ///< empty: it is not known
   std::string locale_;
-  mode_t umask_;
+  std::array<std::optional<long>, kNumbers> numbers_;  ///< nullopt: the kernel does not tell
   sigset_t blocked_{};
   cpu_set_t processors_{};
-  int timerSlack_;  ///< nanoseconds by which the kernel may delay the thread's timers
+  int policy_ = SCHED_OTHER;
+  sched_param parameters_{};
+  std::optional<MemoryPolicy> memoryPolicy_;  ///< nullopt: the kernel does not tell
 };
 
 }  // namespace isopool::worker

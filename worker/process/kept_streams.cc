@@ -20,6 +20,7 @@ KeptStreams::KeptStreams() {
     struct stat status {};
     if (::fstat(fd, &status) != 0) continue;
     stream.duplicate = base::Fd(::fcntl(fd, F_DUPFD_CLOEXEC, kLowest));
+    stream.flags = ::fcntl(fd, F_GETFL);
     stream.device = status.st_dev;
     stream.node = status.st_ino;
   }
@@ -34,9 +35,11 @@ bool KeptStreams::restore() const noexcept {
       return ::fstat(descriptor, &status) == 0 && status.st_dev == stream.device &&
              status.st_ino == stream.node;
     };
-    if (isIt(fd)) continue;
-    if (!isIt(stream.duplicate.get())) return false;
-    ::dup2(stream.duplicate.get(), fd);
+    if (!isIt(fd)) {
+      if (!isIt(stream.duplicate.get())) return false;
+      ::dup2(stream.duplicate.get(), fd);
+    }
+    if (::fcntl(fd, F_GETFL) != stream.flags) ::fcntl(fd, F_SETFL, stream.flags);
   }
   return true;
 }

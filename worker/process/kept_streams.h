@@ -17,13 +17,14 @@ class KeptStreams {
   /// Duplicates the streams that are open. To be made before any user code runs.
   KeptStreams();
 
-  /// Puts each stream back in its place that is closed or another file now. False if that is not
-  /// possible, because user code has closed the duplicate, too.
+  /// Puts each stream back in its place that is closed or another file now, and gives it its flags
+  /// again. False if that is not possible, because user code has closed the duplicate, too.
   bool restore() const noexcept;
 
  private:
   struct Stream {
     base::Fd duplicate;  ///< invalid: the stream was closed from the start, or there was no room
+    int flags = 0;       ///< F_GETFL: O_NONBLOCK, for example
     dev_t device = 0;
     ino_t node = 0;
   };

@@ -21,6 +21,7 @@
 #include "worker/python/interpreter.h"
 #include "worker/python/released_gil.h"
 #include "worker/serve/isopool_module.h"
+#include "worker/serve/operation_threads.h"
 
 namespace isopool::worker {
 
@@ -167,6 +168,7 @@ void CallLoop::switchTo(ClientLink& channel) noexcept {
   if (ClientLink* former = find(lastClient_)) former->modes = EnteredModes::ofThisThread();
   leaveClient();
   forgetRaisedByOtherThread();  // code of the former client
+  forgetOperationThreads();
   if (channel.modes) channel.modes->apply();
   // A copy of what the worker began with: NumPy's allocator, for example, is in it.
   if (!channel.context) channel.context = PyRef::steal(::PyContext_CopyCurrent());
@@ -181,7 +183,6 @@ void CallLoop::switchTo(ClientLink& channel) noexcept {
 void CallLoop::leaveClient() noexcept {
   noModes_.apply();
   leaveEventLoop();
-  if (::Py_GetRecursionLimit() != recursionLimit_) ::Py_SetRecursionLimit(recursionLimit_);
   if (context_) ::PyContext_Exit(context_.get());
   ::PyErr_Clear();
   context_.reset();

@@ -131,7 +131,6 @@ class CallLoop final : public ControlPlane {
   TurnOrder turns_;
   uint64_t lastClient_ = 0;                                    // what the status page has
   const EnteredModes noModes_ = EnteredModes::ofThisThread();  // before any user code has run
-  const int recursionLimit_ = ::Py_GetRecursionLimit();
   PyRef context_;                   // of contextvars, that this thread has entered
   uint32_t servedSinceUpdate_ = 0;  // requests since updateStatusPage()
   /// Memory of clients that are gone, while tensors of the worker still lie in it.

@@ -25,6 +25,8 @@ int autocastNesting() {
 EnteredModes EnteredModes::ofThisThread() {
   EnteredModes modes;
   modes.autocastNesting_ = autocastNesting();
+  modes.recursionLimit_ = ::Py_GetRecursionLimit();
+  modes.stackSize_ = ::PyThread_get_stacksize();
   const PyThreadState* thread = ::PyThreadState_Get();
   modes.trace_ = thread->c_tracefunc;
   modes.traceObject_ = PyRef::share(thread->c_traceobj);
@@ -45,6 +47,8 @@ void EnteredModes::apply() const {
   while (nesting < autocastNesting_) nesting = at::autocast::increment_nesting();
   at::autocast::clear_cache();
   floatingPoint_.apply();
+  if (::Py_GetRecursionLimit() != recursionLimit_) ::Py_SetRecursionLimit(recursionLimit_);
+  if (::PyThread_get_stacksize() != stackSize_) ::PyThread_set_stacksize(stackSize_);
   const PyThreadState* thread = ::PyThreadState_Get();
   if (thread->c_tracefunc != trace_ || thread->c_traceobj != traceObject_.get()) {
     ::PyEval_SetTrace(trace_, traceObject_.get());

@@ -12,9 +12,10 @@ namespace isopool::worker {
 /// What code has turned on in this thread and left on: torch's state of the thread (grad and
 /// inference mode, TorchFunctionMode, also by torch.set_default_device, TorchDispatchMode,
 /// functorch transforms, excluded dispatch keys, hooks of saved tensors, the nesting of autocast),
-/// FloatingPointControl, sys.settrace() and sys.setprofile() (also by cProfile). As in the program
-/// itself it stays for its later calls; in a worker of several programs each has its own. Without
-/// torch's profiler, of which a process has one. With the GIL.
+/// FloatingPointControl, sys.setrecursionlimit(), threading.stack_size(), sys.settrace() and
+/// sys.setprofile() (also by cProfile). As in the program itself it stays for its later calls; in a
+/// worker of several programs each has its own. Without torch's profiler, of which a process has
+/// one. With the GIL.
 class EnteredModes {
  public:
   static EnteredModes ofThisThread();
@@ -26,6 +27,8 @@ class EnteredModes {
   at::ThreadLocalState torch_;
   int autocastNesting_ = 0;
   FloatingPointControl floatingPoint_ = FloatingPointControl::ofThisThread();
+  int recursionLimit_ = 0;
+  size_t stackSize_ = 0;  ///< of new threads, in bytes; 0: the default
   Py_tracefunc trace_ = nullptr;
   PyRef traceObject_;
   Py_tracefunc profile_ = nullptr;

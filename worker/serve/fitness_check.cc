@@ -108,6 +108,15 @@ std::string failureOfDescriptors(size_t wanted = kDescriptors) {
   return {};
 }
 
+// No system call tells a process the rules of Landlock that apply to it. But the kernel forbids a
+// process with more rules, of another user or with fewer capabilities to examine its parent.
+bool seesParent() {
+  char target[1];
+  const std::string path = "/proc/" + std::to_string(::getppid()) + "/exe";
+  return ::readlink(path.c_str(), target, sizeof target) != -1 ||
+         (errno != EACCES && errno != EPERM);
+}
+
 // The number of threads, and of child processes that were not waited for.
 size_t ownTasks() {
   size_t tasks = threadCount();
@@ -204,7 +213,9 @@ std::string failureOfThreads() {
 }  // namespace
 
 FitnessCheck::FitnessCheck(const Sandbox& sandbox)
-    : sandbox_(sandbox), filters_(filtersIn(contentsOf("/proc/self/status"))) {
+    : sandbox_(sandbox),
+      filters_(filtersIn(contentsOf("/proc/self/status"))),
+      seesParent_(seesParent()) {
   for (size_t i = 0; i < limits_.size(); ++i) {
     ::getrlimit(static_cast<__rlimit_resource>(i), &limits_[i]);
   }
@@ -232,7 +243,11 @@ std::string FitnessCheck::failureOfEachChange() {
   if (std::string found = failureOfProcesses(); !found.empty()) return found;
   if (!streams_.restore()) return "user code closed its standard streams";
   if (const std::string what = attributes_.restore(); !what.empty()) {
-    return "user code changed " + what + ", and the kernel does not set it back";
+    return "user code changed its " + what + ", and the kernel does not set it back";
+  }
+  if (seesParent_ && !seesParent()) {
+    return "user code restricted what this process may access (a Landlock rule set, another user "
+           "or fewer capabilities)";
   }
   if (std::string found = failureOfLimits(); !found.empty()) return found;
   if (std::string found = failureOfDescriptors(1); !found.empty()) return found;

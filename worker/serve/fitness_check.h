@@ -27,9 +27,9 @@ class FitnessCheck {
 
   /// To be called before each call of `client`. Returns why the worker is not fit for it, or an
   /// empty text. If another client was served before, sets back the standard streams and
-  /// KeptAttributes, and checks what takes a microsecond: processes that still run, limits of
-  /// resources, a free descriptor, the number of built-in names. All else is checked at most every
-  /// 100 ms, unless the sandbox is still to be closed.
+  /// KeptAttributes, and checks what takes a microsecond: processes that still run, what the
+  /// process may access, limits of resources, a free descriptor, the number of built-in names. All
+  /// else is checked at most every 100 ms, unless the sandbox is still to be closed.
   std::string failureBefore(uint64_t client);
   /// To be called when a client has left, after its last call. Returns the same.
   std::string failureAfter(uint64_t client);
@@ -49,6 +49,8 @@ class FitnessCheck {
   const KeptAttributes attributes_;
   std::optional<uint64_t>
       filters_;  ///< number of system call filters on the main thread; nullopt: unknown
+  /// Whether the kernel allowed it at first to examine its parent; under strict it does not.
+  const bool seesParent_;
   std::array<rlimit, RLIM_NLIMITS> limits_{};
   uint64_t lastServed_ = 0;
   uint64_t servedSinceCheck_ = 0;  ///< the client that was served since the last complete check

@@ -5,6 +5,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 
+#include <optional>
+
 #include "worker/process/floating_point.h"
 
 namespace isopool::worker {
@@ -21,13 +23,15 @@ void inEachThread(int count, Step step) {
       [&](char**, const int64_t*, int64_t, int64_t) { step(); }, /*grain_size=*/1);
 }
 
+int threads = 1;
+/// What the threads have, unless code has changed it in them; nullopt: not known.
+std::optional<FloatingPointControl> given;
+
 }  // namespace
 
 // Threads that torch makes later, because code has raised their number, get the modes of that
 // moment: so a larger number is a reason, too.
 void matchOperationThreads() {
-  static int threads = 1;
-  static FloatingPointControl given = FloatingPointControl::ofThisThread();
   const int now = at::get_num_threads();
   const FloatingPointControl wanted = FloatingPointControl::ofThisThread();
   if (now > threads || (now > 1 && wanted != given)) {
@@ -36,5 +40,7 @@ void matchOperationThreads() {
   }
   threads = now;
 }
+
+void forgetOperationThreads() noexcept { given.reset(); }
 
 }  // namespace isopool::worker

@@ -10,4 +10,8 @@ namespace isopool::worker {
 /// if nothing has changed.
 void matchOperationThreads();
 
+/// To be called before another program's code runs: that of the former one may have set modes in
+/// these threads itself (OpenMP regions of an extension do).
+void forgetOperationThreads() noexcept;
+
 }  // namespace isopool::worker
