@@ -239,6 +239,10 @@ int batchCommand(int argc, char** argv) {
   app.add_option("--postprocess", job.postprocess, "FILE.py:NAME, called in the worker per result");
   app.add_option("--format", options.format, "of the results (default: that of the input)")
       ->check(CLI::IsMember({"parquet", "jsonl"}));
+  app.add_option("--schema", job.schema,
+                 "types of the columns: a Parquet file, or FILE.py:NAME, a pyarrow.Schema "
+                 "(default: those of the first results)")
+      ->type_name("SCHEMA");
   app.add_option("--timeout", options.timeout, "of one item: 10s, 500ms (default: none)")
       ->type_name("TIME");
   app.add_option("--retries", job.retries, "further tries of an item that failed alone")

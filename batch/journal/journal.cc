@@ -64,6 +64,13 @@ std::vector<QuarantinedItem> quarantinedOf(Database& database, std::optional<int
   return items;
 }
 
+std::vector<int64_t> numbersOf(Database& database, const char* query) {
+  Statement rows(database, query);
+  std::vector<int64_t> numbers;
+  while (rows.step()) numbers.push_back(rows.number(0));
+  return numbers;
+}
+
 PlannedChunk chunkOf(Database& database, int64_t number) {
   Statement row(database, "SELECT items, reference, only_items FROM chunks WHERE number = ?");
   row.bind(number);
@@ -155,12 +162,14 @@ void Journal::planQuarantineAgain(uint32_t shards, const Facts& facts) {
   crashPoint("after-retry-commit");
 }
 
+std::vector<int64_t> Journal::chunks() {
+  const base::MutexLock lock(mutex_);
+  return numbersOf(database_, "SELECT number FROM chunks ORDER BY number");
+}
+
 std::vector<int64_t> Journal::unfinishedChunks() {
   const base::MutexLock lock(mutex_);
-  Statement rows(database_, "SELECT number FROM chunks WHERE done = 0 ORDER BY number");
-  std::vector<int64_t> numbers;
-  while (rows.step()) numbers.push_back(rows.number(0));
-  return numbers;
+  return numbersOf(database_, "SELECT number FROM chunks WHERE done = 0 ORDER BY number");
 }
 
 PlannedChunk Journal::chunk(int64_t number) {

@@ -80,6 +80,7 @@ class Journal {
   void planQuarantineAgain(uint32_t shards, const Facts& facts);
 
   /// The numbers of the shard's chunks that are not done, in order.
+  std::vector<int64_t> chunks();
   std::vector<int64_t> unfinishedChunks();
   PlannedChunk chunk(int64_t number);
   void finishChunk(int64_t number, uint64_t rows, uint64_t bytes);

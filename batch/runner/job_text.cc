@@ -75,6 +75,11 @@ std::string pythonFunction(const std::string& text, const std::string& member) {
   return existingFile(parts->first, member) + ":" + parts->second;
 }
 
+std::string schemaSource(const std::string& text) {
+  if (text.empty()) return text;
+  return pythonName(text) ? pythonFunction(text, "schema") : existingFile(text, "schema");
+}
+
 /// The folder that names of files are relative to: the only input if it is a folder, else the
 /// longest folder that all inputs have in common. A glob pattern counts up to its first wildcard.
 std::string rootOf(const std::vector<std::string>& paths) {
@@ -195,6 +200,7 @@ std::string workerJob(const BatchJob& job) {
                          {"collate", nameOf(kCollations, job.collation)},
                          {"output", absolutePath(job.output)},
                          {"format", nameOf(kFormats, formatOf(job))},
+                         {"schema", schemaSource(job.schema)},
                          {"driver", ::getpid()}});
 }
 
@@ -210,6 +216,7 @@ Json storedJob(const BatchJob& job) {
             {"batch_size", job.batchSize},
             {"collate", nameOf(kCollations, job.collation)},
             {"format", nameOf(kFormats, job.format)},
+            {"schema", schemaSource(job.schema)},
             {"timeout_ms", job.timeout ? Json(job.timeout->count()) : Json()},
             {"retries", job.retries},
             {"max_failures", job.maxFailures ? Json(*job.maxFailures) : Json()},
@@ -236,6 +243,7 @@ BatchJob jobOf(const std::string& text, const PoolOptions* retry) {
     job.batchSize = json.at("batch_size");
     job.collation = valueOf(kCollations, json.at("collate").get<std::string>());
     job.format = valueOf(kFormats, json.at("format").get<std::string>());
+    job.schema = json.value("schema", "");
     if (!json.at("timeout_ms").is_null()) {
       job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<int64_t>());
     }

@@ -253,10 +253,28 @@ void Lane::finish(Work& work) {
     open_ = false;
     return;
   }
+  if (!part.types.empty()) {
+    open_ = false;
+    const int64_t number = work.chunk.number;
+    if (const auto types = shared_.computed(number, work.progress.done(), part.types)) {
+      freezeSchema(*types);
+    } else {
+      work.finished = true;  // for now
+    }
+    return;
+  }
+  if (parquet_ && part.rows == 0) {
+    if (const auto types = shared_.computed(work.chunk.number, 0, {})) freezeSchema(*types);
+  }
   journal_.finishChunk(work.chunk.number, part.rows, part.bytes);
   shared_.countChunk();
   work.finished = true;
   open_ = false;
+}
+
+void Lane::freezeSchema(const std::vector<std::string>& types) {
+  if (!types.empty()) calls_->freezeSchema(journal_.fact("fingerprint"), types);
+  shared_.schemaIsKnown();
 }
 
 void Lane::workerDied(Work& work, BatchFailure failure) {

@@ -32,6 +32,7 @@ namespace isopool::batch {
 ///   a worker's memory is used up      | a fresh one takes its place between two calls
 ///   an item gets no memory, or an     | it is called again by itself in a fresh worker, and has
 ///   error of the GPU                  | failed if it gets the same there
+///   the columns have no types yet     | the chunk waits in .work/, the lane goes on with others
 ///   no room on the disk               | the run ends with kDiskFull
 ///   all workers are in quarantine     | the lane waits until one more is tried
 ///   the model can't be prepared       | the run fails
@@ -75,6 +76,8 @@ class Lane {
   void step(Work& work);
   void ensureOpen(Work& work);
   void finish(Work& work);
+  /// Makes the types of the columns known, if these decide them.
+  void freezeSchema(const std::vector<std::string>& types);
   void workerDied(Work& work, BatchFailure failure);
   /// Finds out which items of an interrupted step failed, once a worker has opened the chunk again.
   void blame(Work& work, Interruption interruption);

@@ -9,9 +9,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/system_call.h"
 #include "batch/journal/crash_point.h"
 #include "isopool/batch.h"
@@ -38,6 +41,8 @@ void writeAll(int fd, const std::string& text, const std::string& file) {
   }
 }
 
+constexpr const char* kSchema = ".schema.json";
+constexpr std::string_view kSchemaAside = "..schema.json.";
 constexpr std::string_view kAside = ".aside";
 
 /// The number that `text` begins with, of at least six digits, which are removed.
@@ -86,7 +91,10 @@ bool isJournal(const fs::path& file) {
 
 OutputFolder::OutputFolder(const std::string& path, uint32_t shard, uint32_t shards)
     : path_(fs::absolute(path).lexically_normal()), shard_(shard), shards_(shards) {
-  if (shards > 1) suffix_ = "-" + std::to_string(shard) + "-of-" + std::to_string(shards);
+  if (shards > 1) {
+    suffix_.append("-").append(std::to_string(shard)).append("-of-");
+    suffix_.append(std::to_string(shards));
+  }
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) throw BatchRefused("output: " + path_.string() + ": " + error.message());
@@ -140,7 +148,7 @@ std::string OutputFolder::spill(const std::string& output, int64_t chunk) {
 }
 
 void OutputFolder::write(const fs::path& file, const std::string& text) const {
-  const fs::path aside = path_ / ("." + file.filename().string() + ".aside");
+  const fs::path aside = path_ / std::string(".").append(file.filename().native()).append(kAside);
   {
     const base::Fd fd(
         checkSystemCall(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
@@ -193,7 +201,9 @@ std::vector<fs::path> OutputFolder::results(int64_t end) const {
 void OutputFolder::removeIncompleteParts() const {
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
     const auto chunk = chunkOfPart(entry.path().filename().native(), /*complete=*/false);
-    if (chunk && isOwn(*chunk)) fs::remove(entry.path());
+    const std::string name = entry.path().filename();
+    const bool schema = name.starts_with(kSchemaAside) && name.ends_with(kAside);
+    if (schema || (chunk && isOwn(*chunk))) fs::remove(entry.path());
   }
 }
 
@@ -204,6 +214,17 @@ void OutputFolder::removeResults(int64_t end) const {
   }
   removeWork();
   sync(path_);
+}
+
+bool OutputFolder::hasSchema() const { return fs::exists(path_ / kSchema); }
+
+void OutputFolder::removeSchemaOfOtherJob(const std::string& fingerprint) const {
+  std::ifstream file(path_ / kSchema);
+  if (!file) return;
+  const base::Json json = base::Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto job = json.is_object() ? json.find("job") : json.end();
+  if (job != json.end() && *job == fingerprint) return;
+  remove(path_ / kSchema);
 }
 
 void OutputFolder::removeWork() const {

@@ -15,10 +15,12 @@ namespace isopool::batch {
 ///   part-000123.parquet    the results of chunk 123; appears whole
 ///   quarantine.parquet     the items that were set aside, or quarantine.jsonl
 ///   journal.sqlite         the plan and what is done
+///   .schema.json           the types of the columns, of all shards: isopool_batch/schema.py
 ///   summary.json           how the last run ended
 ///   .work/                 results of chunks that are not done; removed at the end
 ///
-/// With several shards, the last four have the shard in their names: journal-0-of-4.sqlite.
+/// With several shards, quarantine, summary and journal have the shard in their names:
+/// journal-0-of-4.sqlite.
 class OutputFolder {
  public:
   /// Makes the folder if it is missing, and locks it until the end of this object. Throws
@@ -44,7 +46,11 @@ class OutputFolder {
   bool hasResults() const { return !results(kAllChunks).empty(); }
   /// Removes those of chunks below this number. For a run that starts anew.
   void removeResults(int64_t end) const;
-  /// Removes what is left of parts that were not completed.
+  /// Whether the types of the columns are known.
+  bool hasSchema() const;
+  /// Makes them unknown if they are those of a job with another fingerprint.
+  void removeSchemaOfOtherJob(const std::string& fingerprint) const;
+  /// Removes what is left of parts and a schema that were not completed.
   void removeIncompleteParts() const;
   /// Removes results of unfinished chunks, if they can't belong to another shard. For a run that
   /// has none.

@@ -69,7 +69,8 @@ class Run {
     plan(task);
     folder_.removeIncompleteParts();
     checkParts();
-    SharedState shared(journal_, {job_.maxFailures, job_.maxFailureShare}, control_);
+    SharedState shared(journal_, {job_.maxFailures, job_.maxFailureShare}, control_,
+                       isParquet() && !folder_.hasSchema());
     shared_ = &shared;
     work();
     if (const std::exception_ptr error = shared.error()) {
@@ -135,6 +136,7 @@ class Run {
       const std::string known = journal_.fact("fingerprint");
       if (task == Task::kRetry) {
         planAgain(known, fingerprint);
+        requireSchema();
         return;
       }
       if (!known.empty() && known != fingerprint && !job_.force && hasResults()) {
@@ -144,11 +146,29 @@ class Run {
                            "which removes its results");
       }
       if (known != fingerprint) planAnew(planner, summary, known, fingerprint);
+      if (!job_.schema.empty() && !folder_.hasSchema()) {
+        const Obj frozen = session.global(kCalls, "freeze_schema")
+                               .call({at::IValue(workerJob_), at::IValue(fingerprint),
+                                      at::IValue(std::vector<std::string>())},
+                                     {}, planning());
+      }
+      requireSchema();
     } catch (const RemoteError& error) {
       throw BatchRefused("the inputs can't be planned: " + error.message());
     } catch (const WorkerLost& error) {
       throw BatchRefused("the inputs can't be planned: " + std::string(error.what()));
     }
+  }
+
+  bool isParquet() const { return formatOf(job_) == BatchFormat::kParquet; }
+
+  /// Parts that come have the types of those that exist.
+  void requireSchema() {
+    if (!isParquet() || folder_.hasSchema() || journal_.doneParts().empty()) return;
+    throw BatchRefused("output: " + job_.output +
+                       " has parts, but its file .schema.json is gone, or an earlier version of "
+                       "isopool has written them: name another folder, or start anew: remove "
+                       "journal.sqlite and the parts");
   }
 
   /// The model may be another one than before, corrected; the items may not.
@@ -176,9 +196,10 @@ class Run {
         job_.chunkItems != 0 ? job_.chunkItems : chunkItemsFor(items, workers, call);
     checkOtherShards(fingerprint, most);
     // The journal first: never must it call done what was removed. If this process dies in between,
-    // the next run removes the rest, because its journal has no plan.
+    // the next run removes the rest: the journal keeps below which number.
     if (!known.empty()) journal_.forgetPlan();
     folder_.removeResults(journal_.removedBelow());
+    folder_.removeSchemaOfOtherJob(fingerprint);
     refuseStrangeParts();
     writePlan(planner, most, fingerprint);
   }
@@ -195,8 +216,7 @@ class Run {
   }
 
   std::filesystem::path pathOf(const DonePart& part) const {
-    return folder_.path() /
-           OutputFolder::partName(part.chunk, formatOf(job_) == BatchFormat::kParquet);
+    return folder_.path() / OutputFolder::partName(part.chunk, isParquet());
   }
 
   /// Parts that are gone are made again. Throws BatchRefused if one has changed.
@@ -383,8 +403,7 @@ class Run {
   }
 
   void writeQuarantine() {
-    QuarantineTable(folder_, formatOf(job_) == BatchFormat::kParquet)
-        .write(journal_.quarantined(), *manager_);
+    QuarantineTable(folder_, isParquet()).write(journal_.quarantined(), *manager_);
   }
 
   std::string summaryText(const BatchSummary& summary) {

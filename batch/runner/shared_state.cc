@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch/runner/shared_state.h"
 
+#include <chrono>
+#include <set>
 #include <utility>
 
 namespace isopool::batch {
 
-SharedState::SharedState(Journal& journal, FailureLimit limit, const BatchControl& control)
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(100);
+
+}  // namespace
+
+SharedState::SharedState(Journal& journal, FailureLimit limit, const BatchControl& control,
+                         bool needsSchema)
     : journal_(journal), limit_(limit), control_(control) {
   const JournalCounts counts = journal.counts();
   items_ = counts.items;
@@ -14,15 +23,50 @@ SharedState::SharedState(Journal& journal, FailureLimit limit, const BatchContro
   failed_ = counts.quarantined;
   done_ = static_cast<int64_t>(counts.rows);
   const std::vector<int64_t> unfinished = journal.unfinishedChunks();
-  left_.assign(unfinished.begin(), unfinished.end());
+  if (!needsSchema) {
+    left_.assign(unfinished.begin(), unfinished.end());
+    return;
+  }
+  sample_.emplace(journal.chunks());
+  const std::set<int64_t> open(unfinished.begin(), unfinished.end());
+  for (const int64_t chunk : sample_->order()) {
+    if (open.contains(chunk)) {
+      left_.push_back(chunk);
+    } else {
+      sample_->add(chunk, {}, 0);  // no part can be there: it had no rows
+    }
+  }
 }
 
 std::optional<int64_t> SharedState::take() {
-  const base::MutexLock lock(mutex_);
+  base::MutexLock lock(mutex_);
+  while (!ending() && left_.empty() && !waiting_.empty()) changed_.wait_for(lock, kTick);
   if (ending() || left_.empty()) return std::nullopt;
   const int64_t chunk = left_.front();
   left_.pop_front();
   return chunk;
+}
+
+std::optional<std::vector<std::string>> SharedState::computed(int64_t chunk, int64_t items,
+                                                              std::string types) {
+  const base::MutexLock lock(mutex_);
+  // Another lane has made them known meanwhile: the chunk can be finished.
+  if (!sample_) return std::vector<std::string>();
+  sample_->add(chunk, std::move(types), static_cast<uint64_t>(items));
+  auto complete = sample_->complete();
+  if (!complete && items > 0) waiting_[chunk] = items;
+  return complete;
+}
+
+void SharedState::schemaIsKnown() {
+  const base::MutexLock lock(mutex_);
+  sample_.reset();
+  for (auto chunk = waiting_.rbegin(); chunk != waiting_.rend(); ++chunk) {
+    left_.push_front(chunk->first);
+    done_ -= chunk->second;  // counted again by the lane that opens it
+  }
+  waiting_.clear();
+  changed_.notify_all();
 }
 
 void SharedState::giveBack(int64_t chunk) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/mutex.h"
 #include "batch/journal/journal.h"
 #include "batch/plan/failure_limit.h"
+#include "batch/plan/schema_sample.h"
 #include "isopool/batch.h"
 
 namespace isopool::batch {
@@ -20,12 +22,21 @@ namespace isopool::batch {
 /// Thread-safe.
 class SharedState {
  public:
-  SharedState(Journal& journal, FailureLimit limit, const BatchControl& control);
+  /// `needsSchema`: the types of the columns are not known yet.
+  SharedState(Journal& journal, FailureLimit limit, const BatchControl& control, bool needsSchema);
 
-  /// The next chunk, or none: all are taken or the run ends.
+  /// The next chunk, or none: all are taken or the run ends. Waits while the last ones are computed
+  /// that decide the types of the columns, because parts of others can't be written before.
   std::optional<int64_t> take();
   /// Gives a chunk back that was not finished.
   void giveBack(int64_t chunk);
+
+  /// A chunk is computed, and its part can't be written before the types of the columns are known;
+  /// or it has no rows: `items` is 0. Returns what decides the types if it is complete: then they
+  /// are to be made known. Else keeps a chunk with rows for a later take().
+  std::optional<std::vector<std::string>> computed(int64_t chunk, int64_t items, std::string types);
+  /// The types of the columns are known.
+  void schemaIsKnown();
 
   /// So many items of a chunk have a result now; fewer, if a worker's results were lost.
   void countDone(int64_t items);
@@ -65,7 +76,11 @@ class SharedState {
   uint64_t chunks_ = 0;
 
   base::Mutex mutex_;
+  base::Condition changed_;
   std::deque<int64_t> left_ ISOPOOL_GUARDED_BY(mutex_);
+  std::optional<SchemaSample> sample_ ISOPOOL_GUARDED_BY(mutex_);  ///< until the types are known
+  /// Chunks that are computed and wait for the types, with their items that were counted as done.
+  std::map<int64_t, int64_t> waiting_ ISOPOOL_GUARDED_BY(mutex_);
   std::exception_ptr error_ ISOPOOL_GUARDED_BY(mutex_);
   std::optional<BatchEnd> end_ ISOPOOL_GUARDED_BY(mutex_);
   std::string message_ ISOPOOL_GUARDED_BY(mutex_);

@@ -133,8 +133,16 @@ WrittenPart WorkerCalls::finish() {
     }
     return none;
   }
+  if (json.contains("types")) return {{}, json.at("types"), 0, 0};
   chunk_ = run_ = Obj();
-  return {{}, json.at("rows"), json.at("bytes")};
+  return {{}, {}, json.at("rows"), json.at("bytes")};
+}
+
+void WorkerCalls::freezeSchema(const std::string& fingerprint,
+                               const std::vector<std::string>& types) {
+  const Obj done = session_.global(kModule, "freeze_schema")
+                       .call({at::IValue(job_), at::IValue(fingerprint), at::IValue(types)}, {},
+                             within(kFileWork));
 }
 
 std::string WorkerCalls::identify(uint32_t item, const CallOptions& options) {

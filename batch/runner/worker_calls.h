@@ -28,14 +28,16 @@ struct CaughtFailure {
   std::optional<uint32_t> item;
 };
 
-/// An item whose result does not go together with the others of its part, and why.
+/// An item whose result does not fit into the columns of the job, and why.
 struct Misfit {
   uint32_t item = 0;
   std::string reason;
 };
 /// What a finished chunk has left. With misfits nothing was written: without these items it can be.
+/// With types neither: the types of the job's columns are not known, and these are its own.
 struct WrittenPart {
   std::vector<Misfit> misfits;
+  std::string types;
   uint64_t rows = 0;
   uint64_t bytes = 0;
 };
@@ -63,6 +65,8 @@ class WorkerCalls {
   void leave();
   /// Writes the part of the open chunk.
   WrittenPart finish();
+  /// Makes the types of the job's columns known to all workers; these are those of some chunks.
+  void freezeSchema(const std::string& fingerprint, const std::vector<std::string>& types);
   /// The ID of an item of the open chunk.
   std::string identify(uint32_t item, const CallOptions& options);
 

@@ -53,6 +53,11 @@ struct BatchJob {
   uint32_t batchSize = 0;
   BatchCollation collation = BatchCollation::kList;
   BatchFormat format = BatchFormat::kAsInput;
+  /// The types of the columns of Parquet parts: a Parquet file that has them, or "app.py:NAME", a
+  /// pyarrow.Schema or a function that returns one. Empty: those of the results of the first, the
+  /// middle and the last chunk, and of more chunks up to 100 results. An item whose result does not
+  /// fit is set aside.
+  std::string schema;
 
   /// The time that one item may take. An item that takes longer counts as failed, and its worker is
   /// killed. None: no limit.

@@ -4,6 +4,7 @@
 import dataclasses
 import fcntl
 import hashlib
+import io
 import os
 import pathlib
 from collections.abc import Callable, Iterable
@@ -73,6 +74,7 @@ def batch(
     batch_size: int = 0,
     collate: Collation = "list",
     format: Format | None = None,
+    schema: Any = None,
     timeout: float | timedelta | None = None,
     retries: int = 1,
     max_failures: int | None = None,
@@ -92,7 +94,8 @@ def batch(
     which goes to the workers by value (cloudpickle); of a class each worker makes one instance. `inputs` are paths of
     Parquet or JSON-lines files, of other files, folders or glob patterns, "app.py:DATASET", or a map-style dataset: an
     object with `__len__` and `__getitem__` that is no list of paths, by value, too. docs/batch.md describes the other
-    arguments, isopool/batch.h every detail. `timeout` is in seconds, for one item.
+    arguments, isopool/batch.h every detail. `timeout` is in seconds, for one item. `schema` has the types of the
+    columns: a pyarrow.Schema, a Parquet file, or "app.py:NAME".
 
     `progress` is called ten times per second on this thread, `failure` for each item that is set aside, on others. An
     exception that they raise ends the run, as KeyboardInterrupt does, and is raised when the items in flight are done.
@@ -112,6 +115,7 @@ def batch(
         "batch_size": batch_size,
         "collation": _choice("collate", collate, _COLLATIONS),
         "format": 0 if format is None else 1 + _choice("format", format, _FORMATS),
+        "schema": _schema(schema, stored),
         "timeout": timeout,
         "retries": retries,
         "max_failures": max_failures,
@@ -153,13 +157,16 @@ class _StoredObjects:
         self._new: list[pathlib.Path] = []
 
     def path_of(self, thing: object, name: str) -> str:
-        pickled = cloudpickle.dumps(thing, 5)
-        digest = hashlib.sha256(pickled).hexdigest()[:16]
-        path = self._folder / f".isopool-{name}-{digest}.pkl"
+        return self.keep(cloudpickle.dumps(thing, 5), name, "pkl")
+
+    def keep(self, contents: bytes, name: str, ending: str) -> str:
+        """Stores the contents; returns the path of their file."""
+        digest = hashlib.sha256(contents).hexdigest()[:16]
+        path = self._folder / f".isopool-{name}-{digest}.{ending}"
         if not path.is_file():
             self._folder.mkdir(parents=True, exist_ok=True)
             aside = path.with_suffix(f".{os.getpid()}.aside")
-            aside.write_bytes(pickled)
+            aside.write_bytes(contents)
             aside.rename(path)
             self._new.append(path)
         return str(path)
@@ -184,6 +191,20 @@ def _inputs(inputs: Any, stored: _StoredObjects) -> list[str]:
     if not (hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")):
         raise TypeError(f"inputs of type {type(inputs).__name__}: give paths, or a dataset with __len__ and __getitem__")
     return [stored.path_of(inputs, "input")]
+
+
+def _schema(schema: Any, stored: _StoredObjects) -> str:
+    if schema is None:
+        return ""
+    if isinstance(schema, (str, os.PathLike)):
+        return os.fspath(schema)
+    import pyarrow.parquet  # type: ignore[import-untyped]
+
+    if not isinstance(schema, pyarrow.Schema):
+        raise TypeError(f"schema of type {type(schema).__name__}: give a pyarrow.Schema, a file or app.py:NAME")
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(schema.empty_table(), file)
+    return stored.keep(file.getvalue(), "schema", "parquet")
 
 
 def _choice(name: str, value: str, known: tuple[str, ...]) -> int:

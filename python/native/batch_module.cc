@@ -112,6 +112,7 @@ BatchJob jobOf(const py::dict& values, const PoolOptions& pool) {
   job.batchSize = values["batch_size"].cast<uint32_t>();
   job.collation = static_cast<BatchCollation>(values["collation"].cast<int>());
   job.format = static_cast<BatchFormat>(values["format"].cast<int>());
+  job.schema = values["schema"].cast<std::string>();
   if (!values["timeout"].is_none()) {
     job.timeout =
         std::chrono::duration_cast<std::chrono::milliseconds>(timeOf(values["timeout"], "timeout"));

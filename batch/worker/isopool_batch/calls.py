@@ -14,6 +14,7 @@ A job is an object, the same text in each call:
      "batch_size": 0, for a function of one item, or the number of items of a batch,
      "collate": "list" | "stack" | "pad" | "bucket",
      "output": "/abs/out", "format": "parquet" | "jsonl",
+     "schema": "" | "/abs/file.parquet" | "/abs/app.py:name", the types of the columns,
      "driver": process ID}
 
 A chunk is {"number": 123, "part": "part-000123.parquet", "ref": a chunk of Planner.chunks(), "skip": [items to leave
@@ -26,7 +27,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from isopool_batch import crash_points, durable, models, sinks
+from isopool_batch import columns, crash_points, durable, models, schema, sinks
 from isopool_batch.chunk import Chunk
 from isopool_batch.job import ChunkOrder, Job
 from isopool_batch.memory_cap import MemoryCap
@@ -91,6 +92,17 @@ def open_chunk(job: str, chunk: str) -> Chunk:
     return Chunk(prepared.job, ChunkOrder.parse(chunk), prepared.pipeline(), prepared.source(), prepared.cap)
 
 
+def freeze_schema(job: str, fingerprint: str, counts: list[str]) -> None:
+    """Sets the types of the job's columns, before its first part: the given ones, or those of the counts of chunks.
+
+    counts: of Chunk.finish(). If the job has them already, they stay. Raises OSError, and ValueError if the given ones
+    are wrong.
+    """
+    parsed = Job.parse(job)
+    crash_points.set_driver(parsed.driver)
+    schema.freeze(parsed.output, fingerprint, schema.given(parsed.schema) if parsed.schema else schema.decided(counts))
+
+
 def leave() -> None:
     """Ends this worker, whose memory is used up: another one takes its place."""
     os._exit(0)
@@ -100,7 +112,8 @@ def write_table(rows_file: str, output: str) -> None:
     """Makes a Parquet file of a file of JSON lines. Without lines there is no table, and an existing one is removed."""
     rows = _rows_of(rows_file)
     if rows:
-        durable.write(output, lambda file: sinks.write_parquet(rows, file), "table")
+        types = columns.schema_of(columns.types_in(rows))
+        durable.write(output, lambda file: sinks.write_parquet(rows, types, file), "table")
     else:
         durable.remove(output)
 

@@ -8,11 +8,12 @@ import json
 import os
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
-from isopool_batch import columns, durable, failures, sinks, spill
+from isopool_batch import columns, durable, failures, schema, sinks, spill
+from isopool_batch.columns import Schema
 from isopool_batch.failures import Progress
-from isopool_batch.job import ChunkOrder, Job, canonical
+from isopool_batch.job import JSONL, ChunkOrder, Job, canonical
 from isopool_batch.memory_cap import MemoryCap
 from isopool_batch.pipeline import Pipeline
 from isopool_batch.results import Row
@@ -33,7 +34,7 @@ class Chunk:
         self._pipeline = pipeline
         self._items = source.open(order.ref)
         self._format = job.format
-        self._sink = sinks.sink_of(job.format)
+        self._output = job.output
         self._part = os.path.join(job.output, order.part)
         identity = canonical([job.identity, order.number, order.part, order.ref])
         self._spill = _spill_in(os.path.join(job.output, _WORK), f"{order.number:06d}.spill", identity)
@@ -99,10 +100,15 @@ class Chunk:
     def finish(self) -> str:
         """Writes the part file and removes the spill; returns {"rows": n, "bytes": size} as JSON.
 
-        If most of the rows go together in a table and some don't, writes nothing and returns {"misfits": [[item,
-        reason], ...]}: the chunk can be opened again without these items. Without rows there is no part file, and one
-        that exists stays. Raises OSError, also if another process has opened the chunk meanwhile, and ValueError if the
-        rows don't go together in a table.
+        Without rows there is no part file, and one that exists stays. Else writes nothing and returns:
+
+        - {"types": schema.counted() of the rows} if the job needs a schema and has none yet. The chunk can be opened
+          again when it has one.
+        - {"misfits": [[item, reason], ...]} if rows don't fit into the schema. The chunk can be opened again without
+          these items.
+
+        Raises OSError, also if another process has opened the chunk meanwhile, and ValueError if Parquet can't store
+        the rows.
         """
         if self._finished is None:
             # Rows of this process and recovered ones take the same way, so the bytes are the same.
@@ -111,20 +117,29 @@ class Chunk:
             recorded = self._spill.rows()
             items = sorted(self._done)
             rows = [recorded[item] for item in items]
+            known = schema.of_output(self._output) if rows and self._format != JSONL else {}
+            if known is None:
+                return json.dumps({"types": schema.counted(rows)})
             try:
-                size = self._publish(rows) if rows else 0
+                size = self._publish(rows, known) if rows else 0
             except ValueError:
-                misfits = columns.misfits(rows)
+                misfits = columns.misfits(rows, known) if known else {}
                 if not misfits:
                     raise
-                return json.dumps({"misfits": [[items[index], reason] for index, reason in sorted(misfits.items())]})
+                return json.dumps({"misfits": [[items[index], reason] for index, reason in misfits.items()]})
             self._spill.remove()
             self._finished = json.dumps({"rows": len(rows), "bytes": size})
         return self._finished
 
-    def _publish(self, rows: list[Row]) -> int:
+    def _publish(self, rows: list[Row], known: Schema) -> int:
+        def fill(file: BinaryIO) -> None:
+            if self._format == JSONL:
+                sinks.write_jsonl(rows, file)
+            else:
+                sinks.write_parquet(rows, known, file)
+
         try:
-            return durable.publish(self._part, lambda file: self._sink(rows, file), "part")
+            return durable.publish(self._part, fill, "part")
         except FileExistsError:
             # A process that died before the driver knew of the part has written it. Of a model whose results differ
             # from call to call it has others.

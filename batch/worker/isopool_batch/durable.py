@@ -7,7 +7,7 @@ import filecmp
 import os
 import uuid
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from isopool_batch.crash_points import crash_point
 
@@ -19,15 +19,7 @@ def write(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
     """
     beside = aside(path)
     try:
-        with open(beside, "wb") as file:
-            crash_point(f"before-{step}-write")
-            fill(file)
-            file.flush()
-            crash_point(f"after-{step}-write")
-            crash_point(f"before-{step}-sync")
-            os.fsync(file.fileno())
-            crash_point(f"after-{step}-sync")
-            size = os.fstat(file.fileno()).st_size
+        size = _make(beside, "wb", fill, step)
         crash_point(f"before-{step}-rename")
         os.rename(beside, path)
     except BaseException:
@@ -36,9 +28,7 @@ def write(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
             os.unlink(beside)
         raise
     crash_point(f"after-{step}-rename")
-    crash_point(f"before-{step}-folder-sync")
-    _sync_folder(os.path.dirname(path))
-    crash_point(f"after-{step}-folder-sync")
+    _sync_name(path, f"{step}-folder-sync")
     return size
 
 
@@ -48,17 +38,9 @@ def publish(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
     Each call writes a file of its own beside, so that no other writer, also of another machine, can write into the
     published one. Raises FileExistsError if there is a file with other contents.
     """
-    beside = _beside(path, uuid.uuid4().hex)
+    beside = _beside(path, f".{uuid.uuid4().hex}")
     try:
-        with open(beside, "xb") as file:
-            crash_point(f"before-{step}-write")
-            fill(file)
-            file.flush()
-            crash_point(f"after-{step}-write")
-            crash_point(f"before-{step}-sync")
-            os.fsync(file.fileno())
-            crash_point(f"after-{step}-sync")
-            size = os.fstat(file.fileno()).st_size
+        size = _make(beside, "xb", fill, step)
         crash_point(f"before-{step}-rename")
         _link(beside, path)
     finally:
@@ -66,10 +48,21 @@ def publish(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
         with contextlib.suppress(OSError):
             os.unlink(beside)
     crash_point(f"after-{step}-rename")
-    crash_point("before-folder-sync")
-    _sync_folder(os.path.dirname(path))
-    crash_point("after-folder-sync")
+    _sync_name(path, "folder-sync")
     return size
+
+
+def _make(beside: str, mode: Literal["wb", "xb"], fill: Callable[[BinaryIO], None], step: str) -> int:
+    """Fills a file, whose contents are on the disk afterwards; returns its size."""
+    with open(beside, mode) as file:
+        crash_point(f"before-{step}-write")
+        fill(file)
+        file.flush()
+        crash_point(f"after-{step}-write")
+        crash_point(f"before-{step}-sync")
+        os.fsync(file.fileno())
+        crash_point(f"after-{step}-sync")
+        return os.fstat(file.fileno()).st_size
 
 
 def sweep(path: str) -> None:
@@ -101,15 +94,14 @@ def _link(beside: str, path: str) -> None:
         raise FileExistsError(errno.EEXIST, "another writer has completed it with other contents", path)
 
 
-def _beside(path: str, mark: str) -> str:
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.{mark}.aside")
-
-
 def aside(path: str) -> str:
     """Where write() makes the file: what a process that died there has left."""
+    return _beside(path, "")
+
+
+def _beside(path: str, mark: str) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.aside")
+    return os.path.join(folder, f".{name}{mark}.aside")
 
 
 def remove(path: str) -> None:
@@ -117,6 +109,12 @@ def remove(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
         _sync_folder(os.path.dirname(path))
+
+
+def _sync_name(path: str, step: str) -> None:
+    crash_point(f"before-{step}")
+    _sync_folder(os.path.dirname(path))
+    crash_point(f"after-{step}")
 
 
 def _sync_folder(folder: str) -> None:

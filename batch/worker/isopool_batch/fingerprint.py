@@ -5,6 +5,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 
+from isopool_batch import schema
 from isopool_batch.job import Callee, Job, digest
 from isopool_batch.sources import opened, unreadable
 
@@ -20,15 +21,16 @@ def of_model(job: Job) -> str:
 
 def of_arguments(job: Job) -> str:
     """What decides the results besides the files."""
-    return digest(
-        {
-            "names": [_name(each) for each in (job.model, job.preprocess, job.postprocess)],
-            "column": job.column,
-            "batch_size": job.batch_size,
-            "collate": job.collate,
-            "format": job.format,
-        }
-    )
+    arguments = {
+        "names": [_name(each) for each in (job.model, job.preprocess, job.postprocess)],
+        "column": job.column,
+        "batch_size": job.batch_size,
+        "collate": job.collate,
+        "format": job.format,
+    }
+    if job.schema:
+        arguments["schema"] = list(schema.given(job.schema).items())
+    return digest(arguments)
 
 
 def of_bytes(path: str) -> str:

@@ -68,6 +68,7 @@ class Job:
     collate: str
     output: str
     format: str
+    schema: str  # where the types of the columns are; empty: in the results
     driver: int
     identity: str  # SHA-256 of the description without the driver: equal for each run of the same job
 
@@ -89,6 +90,7 @@ class Job:
             collate=_one_of("collate", values.get("collate", "list"), ("list", "stack", "pad", "bucket")),
             output=values["output"],
             format=_one_of("the format", values.get("format", "parquet"), (PARQUET, JSONL)),
+            schema=values.get("schema", ""),
             driver=values.get("driver", 0),
             identity=digest({key: value for key, value in values.items() if key != "driver"}),
         )
@@ -98,6 +100,8 @@ class Job:
             raise ValueError(f"collate is {job.collate}, but there are no batches: set a batch size")
         if job.column and job.input.kind == FILES:
             raise ValueError(f"the column {job.column!r} is set, but the items are files, which have no columns")
+        if job.schema and job.format != PARQUET:
+            raise ValueError("a schema is given, but the format is JSON lines, which has no types of columns")
         return job
 
 

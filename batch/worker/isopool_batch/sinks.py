@@ -6,19 +6,13 @@ import datetime
 import decimal
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from isopool_batch import columns, packages
+from isopool_batch.columns import Schema
 from isopool_batch.job import JSONL
 from isopool_batch.results import Row
-
-Sink = Callable[[Sequence[Row], BinaryIO], None]
-
-
-def sink_of(format: str) -> Sink:
-    return write_jsonl if format == JSONL else write_parquet
-
 
 def ids_in(path: str, format: str) -> list[str]:
     """The IDs of a part, as texts; none if it is no complete part."""
@@ -36,12 +30,12 @@ def _arrow_errors() -> tuple[type[Exception], ...]:
     return () if pyarrow is None else (pyarrow.ArrowException,)
 
 
-def write_parquet(rows: Sequence[Row], file: BinaryIO) -> None:
-    """Raises ValueError if a column has values that Parquet can't have, or of types that don't go together."""
-    table = columns.table(rows)
+def write_parquet(rows: Sequence[Row], schema: Schema, file: BinaryIO) -> None:
+    """Raises ValueError if a value does not fit into its column: columns.misfits() names the rows."""
+    pyarrow = packages.pyarrow()
     try:
-        packages.parquet().write_table(table, file)
-    except (packages.pyarrow().ArrowInvalid, NotImplementedError) as error:
+        packages.parquet().write_table(columns.table(rows, schema), file)
+    except (pyarrow.ArrowException, TypeError, OverflowError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise ValueError(f"Parquet can't store the rows: {reason}; choose the format jsonl") from error
 
