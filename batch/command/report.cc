@@ -7,13 +7,15 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "base/json.h"
 #include "base/terminal_text.h"
 #include "batch/command/progress_view.h"
 #include "batch/journal/journal.h"
-#include "batch/runner/output_folder.h"
+#include "batch/runner/job_text.h"
+#include "batch/runner/planned_jobs.h"
 #include "batch/runner/quarantine_table.h"
 
 namespace isopool::batch {
@@ -108,7 +110,7 @@ std::string groupText(const Group& group, const std::string& output) {
   text += whereText(group.items.front().failure);
   for (size_t i = 0; i < std::min(group.items.size(), kShownItems); ++i) {
     const Json line = quarantineJson(group.items[i], output);
-    text += "    " + base::terminalText(line.at("id").get<std::string>(), kLongestLine) + "\n";
+    text += "    " + base::terminalText(group.items[i].failure.id, kLongestLine) + "\n";
     if (i == 0)
       text += "      alone: " + base::terminalText(line.at("command").get<std::string>()) + "\n";
   }
@@ -131,8 +133,15 @@ Json groupJson(const Group& group, const std::string& output) {
 std::string report(const std::string& output, bool json) {
   JournalCounts all;
   std::vector<QuarantinedItem> items;
-  for (const auto& file : OutputFolder::existingJournals(output)) {
+  std::set<uint32_t> missing;  // shards
+  uint64_t itemsOfAll = 0;
+  const std::vector<PlannedJob> jobs = plannedJobs(output);
+  for (uint32_t shard = 0; shard < jobOf(jobs.front().job).shards; ++shard) missing.insert(shard);
+  for (const auto& [file, job] : jobs) {
     auto journal = Journal::existing(file);
+    missing.erase(jobOf(job).shard);
+    const std::string planned = journal.fact("items_of_all_shards");
+    if (!planned.empty()) itemsOfAll = std::stoull(planned);
     const JournalCounts counts = journal.counts();
     all.items += counts.items;
     all.chunks += counts.chunks;
@@ -144,7 +153,8 @@ std::string report(const std::string& output, bool json) {
   if (json) {
     Json list = Json::array();
     for (const Group& group : groups) list.push_back(groupJson(group, output));
-    return base::jsonText({{"items", all.items},
+    return base::jsonText({{"items", itemsOfAll},
+                           {"shards_not_begun", missing},
                            {"done", all.rows},
                            {"quarantined", items.size()},
                            {"chunks", all.chunks},
@@ -152,9 +162,15 @@ std::string report(const std::string& output, bool json) {
                            {"groups", list}}) +
            "\n";
   }
-  std::string text = grouped(all.rows) + " of " + grouped(all.items) + " items have a result, in " +
-                     grouped(all.chunksDone) + " of " + grouped(all.chunks) + " parts; " +
-                     grouped(items.size()) + " were set aside\n";
+  std::string text = grouped(all.rows) + " of " + grouped(itemsOfAll) +
+                     " items have a result, in " + grouped(all.chunksDone) + " of " +
+                     grouped(all.chunks) + " parts; " + grouped(items.size()) + " were set aside\n";
+  for (const uint32_t shard : missing) {
+    text += "  shard " + std::to_string(shard) + " has not begun\n";
+  }
+  if (!missing.empty()) {
+    text += "  " + grouped(itemsOfAll - all.items) + " items are in shards that have not begun\n";
+  }
   for (const Group& group : groups) text += groupText(group, output);
   if (!groups.empty()) text += "After a correction: isopool batch retry " + output + "\n";
   return text;

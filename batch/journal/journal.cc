@@ -42,7 +42,9 @@ QuarantinedItem itemOf(const Statement& row) {
   item.chunk = row.number(0);
   item.item = static_cast<uint32_t>(row.number(1));
   BatchFailure& failure = item.failure;
-  failure.id = row.text(2);
+  item.id = row.text(2);
+  const base::Json id = base::Json::parse(item.id);
+  failure.id = id.is_string() ? id.get<std::string>() : item.id;
   failure.reason = static_cast<BatchReason>(row.number(3));
   failure.phase = row.text(4);
   failure.signal = static_cast<int>(row.number(5));
@@ -215,7 +217,7 @@ void Journal::quarantine(const QuarantinedItem& item) {
             "INSERT OR REPLACE INTO quarantine VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(item.chunk)
       .bind(int64_t{item.item})
-      .bind(failure.id)
+      .bind(item.id)
       .bind(int64_t{static_cast<int>(failure.reason)})
       .bind(failure.phase)
       .bind(int64_t{failure.signal})

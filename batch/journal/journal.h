@@ -23,10 +23,12 @@ struct PlannedChunk {
   std::string onlyItems;
 };
 
-/// An item that was set aside, and where it is in the plan.
+/// An item that was set aside, and where it is in the plan. `id` is the item's ID as JSON: a
+/// number, or the text that is failure.id.
 struct QuarantinedItem {
   int64_t chunk = 0;
   uint32_t item = 0;
+  std::string id;
   BatchFailure failure;
 };
 

@@ -13,7 +13,7 @@
 #include "base/system_call.h"
 #include "batch/journal/journal.h"
 #include "batch/runner/job_text.h"
-#include "batch/runner/output_folder.h"
+#include "batch/runner/planned_jobs.h"
 #include "batch/runner/worker_modules.h"
 
 namespace isopool::batch {
@@ -41,9 +41,9 @@ void runInline(const std::string& output, const std::string& id, const std::stri
   // Where the item is, if it was set aside; else the program looks for it.
   base::Json chunk;
   base::Json item;
-  for (const fs::path& file : OutputFolder::existingJournals(output)) {
+  for (const auto& [file, text] : plannedJobs(output)) {
     auto journal = Journal::existing(file);
-    job = jobOf(journal.fact("job"));
+    job = jobOf(text);
     const auto items = journal.quarantined();
     const auto found = std::find_if(items.begin(), items.end(), [&id](const QuarantinedItem& each) {
       return each.failure.id == id;

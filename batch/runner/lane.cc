@@ -342,14 +342,14 @@ void Lane::itemsFailed(Work& work, ItemRange range, BatchFailure failure,
 
 void Lane::setAside(Work& work, uint32_t item, BatchFailure failure) {
   failure.attempts = std::max<uint32_t>(work.progress.attempts(item), 1);
-  std::optional<std::string> id = identify(work, item);
+  const std::optional<base::Json> id = identify(work, item);
   // The next pool, or the next run, calls the item again.
   if (!id) return;
-  failure.id = std::move(*id);
-  shared_.quarantine({work.chunk.number, item, std::move(failure)});
+  failure.id = id->is_string() ? id->get<std::string>() : base::jsonText(*id);
+  shared_.quarantine({work.chunk.number, item, base::jsonText(*id), std::move(failure)});
 }
 
-std::optional<std::string> Lane::identify(Work& work, uint32_t item) {
+std::optional<base::Json> Lane::identify(Work& work, uint32_t item) {
   CallOptions options;
   options.deadline = kIdentifying;
   for (int attempt = 0; attempt < kIdentifyAttempts; ++attempt) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "batch/plan/chunk_progress.h"
 #include "batch/plan/pace.h"
 #include "batch/runner/shared_state.h"
@@ -18,7 +19,7 @@ namespace isopool::batch {
 
 /// One worker's part in a run: takes one chunk after the other and does it, on a thread of its own.
 /// The worker may die at any time; the lane goes on with its replacement, and the chunk with the
-/// results that the dead one has left in .work/.
+/// results that the dead one has left in __job__/work/.
 ///
 ///   event                             | consequence
 ///   ----------------------------------|-------------------------------------------------------
@@ -32,7 +33,7 @@ namespace isopool::batch {
 ///   a worker's memory is used up      | a fresh one takes its place between two calls
 ///   an item gets no memory, or an     | it is called again by itself in a fresh worker, and has
 ///   error of the GPU                  | failed if it gets the same there
-///   the columns have no types yet     | the chunk waits in .work/, the lane goes on with others
+/// the columns have no types yet | the chunk waits in __job__/work/, the lane goes on with others
 ///   no room on the disk               | the run ends with kDiskFull
 ///   all workers are in quarantine     | the lane waits until one more is tried
 ///   the model can't be prepared       | the run fails
@@ -88,7 +89,7 @@ class Lane {
   void setAside(Work& work, uint32_t item, BatchFailure failure);
   /// The item's ID, or its place if the item kills its readers; nothing if the pool is lost, or has
   /// no worker when the run ends.
-  std::optional<std::string> identify(Work& work, uint32_t item);
+  std::optional<base::Json> identify(Work& work, uint32_t item);
   void replaceWorker();
   CallOptions callOptions(uint32_t call, uint32_t items) const;
 

@@ -41,8 +41,10 @@ void writeAll(int fd, const std::string& text, const std::string& file) {
   }
 }
 
-constexpr const char* kSchema = ".schema.json";
-constexpr std::string_view kSchemaAside = "..schema.json.";
+constexpr const char* kJob = "__job__";
+constexpr const char* kWork = "work";
+constexpr const char* kSchema = "schema.json";
+constexpr std::string_view kSchemaAside = ".schema.json.";
 constexpr std::string_view kAside = ".aside";
 
 /// The number that `text` begins with, of at least six digits, which are removed.
@@ -90,7 +92,10 @@ bool isJournal(const fs::path& file) {
 }  // namespace
 
 OutputFolder::OutputFolder(const std::string& path, uint32_t shard, uint32_t shards)
-    : path_(fs::absolute(path).lexically_normal()), shard_(shard), shards_(shards) {
+    : path_(fs::absolute(path).lexically_normal()),
+      job_(path_ / kJob),
+      shard_(shard),
+      shards_(shards) {
   if (shards > 1) {
     suffix_.append("-").append(std::to_string(shard)).append("-of-");
     suffix_.append(std::to_string(shards));
@@ -98,19 +103,13 @@ OutputFolder::OutputFolder(const std::string& path, uint32_t shard, uint32_t sha
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) throw BatchRefused("output: " + path_.string() + ": " + error.message());
-  bool empty = true;
-  bool known = false;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
-    empty = false;
-    known = known || isJournal(entry.path()) ||
-            entry.path().filename().string().rfind(".isopool", 0) == 0;
+  if (!fs::is_directory(job_) && !fs::is_empty(path_)) {
+    throw BatchRefused("output: " + path_.string() + " holds files, but no batch job (" + kJob +
+                       "), or one of an earlier version: name an empty folder");
   }
-  if (!empty && !known) {
-    throw BatchRefused("output: " + path_.string() +
-                       " holds files, but no journal of a batch job: name an empty folder");
-  }
+  if (fs::create_directory(job_)) sync(path_);
   // Not the journal itself: SQLite loses its locks when another descriptor of its file is closed.
-  const fs::path file = named(".isopool", ".lock");
+  const fs::path file = named("lock", "");
   lock_ = base::Fd(checkSystemCall(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666), "open",
                                    file.native()));
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -123,7 +122,7 @@ OutputFolder::OutputFolder(const std::string& path, uint32_t shard, uint32_t sha
 std::vector<fs::path> OutputFolder::existingJournals(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(path) / kJob, error)) {
     if (isJournal(entry.path())) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
@@ -132,7 +131,7 @@ std::vector<fs::path> OutputFolder::existingJournals(const std::string& path) {
 }
 
 fs::path OutputFolder::named(const std::string& name, const std::string& ending) const {
-  return path_ / (name + suffix_ + ending);
+  return job_ / (name + suffix_ + ending);
 }
 
 std::string OutputFolder::partName(int64_t chunk, bool parquet) {
@@ -143,12 +142,13 @@ std::string OutputFolder::partName(int64_t chunk, bool parquet) {
 
 std::string OutputFolder::spill(const std::string& output, int64_t chunk) {
   char name[32];
-  std::snprintf(name, sizeof name, "/.work/%06lld.spill", static_cast<long long>(chunk));
-  return output + name;
+  std::snprintf(name, sizeof name, "%06lld.spill", static_cast<long long>(chunk));
+  return fs::path(output) / kJob / kWork / name;
 }
 
 void OutputFolder::write(const fs::path& file, const std::string& text) const {
-  const fs::path aside = path_ / std::string(".").append(file.filename().native()).append(kAside);
+  const fs::path aside =
+      file.parent_path() / std::string(".").append(file.filename().native()).append(kAside);
   {
     const base::Fd fd(
         checkSystemCall(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
@@ -160,13 +160,13 @@ void OutputFolder::write(const fs::path& file, const std::string& text) const {
   }
   checkSystemCall(::rename(aside.c_str(), file.c_str()), "rename", file.native());
   crashPoint("file-rename");
-  sync(path_);
+  sync(file.parent_path());
   crashPoint("file-folder-sync");
 }
 
 void OutputFolder::remove(const fs::path& file) const {
   if (::unlink(file.c_str()) == 0) {
-    sync(path_);
+    sync(file.parent_path());
   } else if (errno != ENOENT) {
     checkSystemCall(-1, "unlink", file.native());
   }
@@ -191,7 +191,7 @@ std::vector<fs::path> OutputFolder::results(int64_t end) const {
     if (chunk && isOwn(*chunk) && *chunk < end) files.push_back(entry.path());
   }
   std::error_code none;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_ / ".work", none)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(job_ / kWork, none)) {
     const auto chunk = chunkOfSpill(entry.path().filename().native());
     if (chunk && isOwn(*chunk) && *chunk < end) files.push_back(entry.path());
   }
@@ -201,9 +201,11 @@ std::vector<fs::path> OutputFolder::results(int64_t end) const {
 void OutputFolder::removeIncompleteParts() const {
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
     const auto chunk = chunkOfPart(entry.path().filename().native(), /*complete=*/false);
+    if (chunk && isOwn(*chunk)) fs::remove(entry.path());
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(job_)) {
     const std::string name = entry.path().filename();
-    const bool schema = name.starts_with(kSchemaAside) && name.ends_with(kAside);
-    if (schema || (chunk && isOwn(*chunk))) fs::remove(entry.path());
+    if (name.starts_with(kSchemaAside) && name.ends_with(kAside)) fs::remove(entry.path());
   }
 }
 
@@ -216,22 +218,22 @@ void OutputFolder::removeResults(int64_t end) const {
   sync(path_);
 }
 
-bool OutputFolder::hasSchema() const { return fs::exists(path_ / kSchema); }
+bool OutputFolder::hasSchema() const { return fs::exists(job_ / kSchema); }
 
 void OutputFolder::removeSchemaOfOtherJob(const std::string& fingerprint) const {
-  std::ifstream file(path_ / kSchema);
+  std::ifstream file(job_ / kSchema);
   if (!file) return;
   const base::Json json = base::Json::parse(file, nullptr, /*allow_exceptions=*/false);
   const auto job = json.is_object() ? json.find("job") : json.end();
   if (job != json.end() && *job == fingerprint) return;
-  remove(path_ / kSchema);
+  remove(job_ / kSchema);
 }
 
 void OutputFolder::removeWork() const {
   std::error_code error;
-  if (suffix_.empty()) fs::remove_all(path_ / ".work", error);
+  if (suffix_.empty()) fs::remove_all(job_ / kWork, error);
   // Other shards may have theirs there: then it is not empty and stays.
-  fs::remove(path_ / ".work", error);
+  fs::remove(job_ / kWork, error);
 }
 
 }  // namespace isopool::batch

@@ -12,26 +12,27 @@ namespace isopool::batch {
 
 /// The folder of a job's results, held by one run of a shard at a time.
 ///
-///   part-000123.parquet    the results of chunk 123; appears whole
-///   quarantine.parquet     the items that were set aside, or quarantine.jsonl
-///   journal.sqlite         the plan and what is done
-///   .schema.json           the types of the columns, of all shards: isopool_batch/schema.py
-///   summary.json           how the last run ended
-///   .work/                 results of chunks that are not done; removed at the end
+///   part-000123.parquet         the results of chunk 123; appears whole
+///   __job__/quarantine.jsonl    the items that were set aside
+///   __job__/journal.sqlite      the plan and what is done
+///   __job__/summary.json        how the last run ended
+///   __job__/schema.json         the types of the columns, of all shards: isopool_batch/schema.py
+///   __job__/work/               results of chunks that are not done; removed at the end
 ///
-/// With several shards, quarantine, summary and journal have the shard in their names:
+/// Readers of tables that are given the folder pass over names that begin with two underscores.
+/// With several shards, the first three of __job__ have the shard in their names:
 /// journal-0-of-4.sqlite.
 class OutputFolder {
  public:
   /// Makes the folder if it is missing, and locks it until the end of this object. Throws
-  /// BatchRefused if it holds files and no journal, or if another run uses it, and SystemCallError.
+  /// BatchRefused if it holds files and no job, or if another run uses it, and SystemCallError.
   OutputFolder(const std::string& path, uint32_t shard, uint32_t shards);
   /// The journals of a folder, one for each shard. Throws BatchRefused if there is none.
   static std::vector<std::filesystem::path> existingJournals(const std::string& path);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path journal() const { return named("journal", ".sqlite"); }
-  /// `name` with the shard and this ending: quarantine.jsonl.
+  /// `name` with the shard and this ending, in __job__: quarantine.jsonl.
   std::filesystem::path named(const std::string& name, const std::string& ending) const;
   static std::string partName(int64_t chunk, bool parquet);
   /// Where workers keep the results of a chunk that is not done.
@@ -64,6 +65,7 @@ class OutputFolder {
   bool isOwn(int64_t chunk) const { return chunk % shards_ == shard_; }
 
   std::filesystem::path path_;
+  std::filesystem::path job_;  ///< __job__ in it
   const uint32_t shard_;
   const uint32_t shards_;
   std::string suffix_;

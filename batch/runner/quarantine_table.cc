@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch/runner/quarantine_table.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -9,8 +8,6 @@
 namespace isopool::batch {
 
 namespace {
-
-constexpr auto kConversion = std::chrono::minutes(10);
 
 /// A word of a shell's command line.
 std::string quoted(const std::string& word) {
@@ -28,7 +25,7 @@ std::string quoted(const std::string& word) {
 
 base::Json quarantineJson(const QuarantinedItem& item, const std::string& output) {
   const BatchFailure& failure = item.failure;
-  base::Json json{{"id", failure.id},
+  base::Json json{{"id", base::Json::parse(item.id)},
                   {"reason", toString(failure.reason)},
                   {"phase", failure.phase},
                   {"signal", failure.signal},
@@ -45,33 +42,14 @@ base::Json quarantineJson(const QuarantinedItem& item, const std::string& output
   return json;
 }
 
-void QuarantineTable::write(const std::vector<QuarantinedItem>& items,
-                            InterpreterManager& manager) const {
-  const auto lines = folder_.named("quarantine", ".jsonl");
-  const auto table = folder_.named("quarantine", ".parquet");
-  if (items.empty()) {
-    folder_.remove(lines);
-    folder_.remove(table);
-    return;
-  }
+void writeQuarantine(const OutputFolder& folder, const std::vector<QuarantinedItem>& items) {
+  const auto file = folder.named("quarantine", ".jsonl");
+  if (items.empty()) return folder.remove(file);
   std::string text;
   for (const QuarantinedItem& item : items) {
-    text += base::jsonText(quarantineJson(item, folder_.path())) + "\n";
+    text += base::jsonText(quarantineJson(item, folder.path())) + "\n";
   }
-  folder_.write(lines, text);
-  if (!parquet_) return;
-  try {
-    CallOptions options;
-    options.deadline = kConversion;
-    const Obj written =
-        manager.acquireOne(options)
-            .global("isopool_batch.calls", "write_table")
-            .call({at::IValue(lines.string()), at::IValue(table.string())}, {}, options);
-    folder_.remove(lines);
-  } catch (const Error&) {
-    // The lines stay: they say the same.
-    folder_.remove(table);
-  }
+  folder.write(file, text);
 }
 
 }  // namespace isopool::batch

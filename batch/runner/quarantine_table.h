@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "batch/journal/journal.h"
 #include "batch/runner/output_folder.h"
-#include "isopool/isopool.h"
 
 namespace isopool::batch {
 
@@ -15,19 +14,8 @@ namespace isopool::batch {
 /// alone.
 base::Json quarantineJson(const QuarantinedItem& item, const std::string& output);
 
-/// The file quarantine.jsonl, or quarantine.parquet, of a folder: what the journal says, for people
-/// and programs that read the results.
-class QuarantineTable {
- public:
-  QuarantineTable(const OutputFolder& folder, bool parquet) : folder_(folder), parquet_(parquet) {}
-
-  /// Replaces the file; removes it if there is no item. A worker converts it to Parquet; if none
-  /// can, the file is JSON lines.
-  void write(const std::vector<QuarantinedItem>& items, InterpreterManager& manager) const;
-
- private:
-  const OutputFolder& folder_;
-  const bool parquet_;
-};
+/// Replaces the file quarantine.jsonl of a folder: what the journal says, for people and programs
+/// that read the results. Removes it if there is no item.
+void writeQuarantine(const OutputFolder& folder, const std::vector<QuarantinedItem>& items);
 
 }  // namespace isopool::batch

@@ -17,6 +17,7 @@
 #include "batch/runner/job_text.h"
 #include "batch/runner/lane.h"
 #include "batch/runner/output_folder.h"
+#include "batch/runner/planned_jobs.h"
 #include "batch/runner/quarantine_table.h"
 #include "batch/runner/shared_state.h"
 #include "batch/runner/worker_calls.h"
@@ -74,7 +75,7 @@ class Run {
     shared_ = &shared;
     work();
     if (const std::exception_ptr error = shared.error()) {
-      writeQuarantine();
+      writeQuarantine(folder_, journal_.quarantined());
       std::rethrow_exception(error);
     }
     return conclude();
@@ -165,10 +166,10 @@ class Run {
   /// Parts that come have the types of those that exist.
   void requireSchema() {
     if (!isParquet() || folder_.hasSchema() || journal_.doneParts().empty()) return;
-    throw BatchRefused("output: " + job_.output +
-                       " has parts, but its file .schema.json is gone, or an earlier version of "
-                       "isopool has written them: name another folder, or start anew: remove "
-                       "journal.sqlite and the parts");
+    throw BatchRefused(
+        "output: " + job_.output +
+        " has parts, but its file __job__/schema.json is gone: name another folder, or "
+        "remove this one");
   }
 
   /// The model may be another one than before, corrected; the items may not.
@@ -201,7 +202,7 @@ class Run {
     folder_.removeResults(journal_.removedBelow());
     folder_.removeSchemaOfOtherJob(fingerprint);
     refuseStrangeParts();
-    writePlan(planner, most, fingerprint);
+    writePlan(planner, items, most, fingerprint);
   }
 
   /// Nothing is removed that this job has not planned.
@@ -274,8 +275,9 @@ class Run {
     }
   }
 
-  /// Chunks of `most` items.
-  void writePlan(const Obj& planner, uint32_t most, const std::string& fingerprint) {
+  /// Chunks of `most` items. `items`: of all shards.
+  void writePlan(const Obj& planner, uint64_t items, uint32_t most,
+                 const std::string& fingerprint) {
     const Obj chunks = planner.attr("chunks");
     std::deque<Json> answer;
     int64_t asked = 0;
@@ -301,6 +303,7 @@ class Run {
     };
     journal_.writePlan(next, {{"fingerprint", fingerprint},
                               {"job", base::jsonText(storedJob(job_))},
+                              {"items_of_all_shards", std::to_string(items)},
                               {"items_of_chunk", std::to_string(most)}});
   }
 
@@ -395,15 +398,11 @@ class Run {
       folder_.removeWork();
     }
     if (summary.end != BatchEnd::kDiskFull) {
-      writeQuarantine();
+      writeQuarantine(folder_, journal_.quarantined());
       folder_.write(folder_.named("summary", ".json"), summaryText(summary) + "\n");
     }
     if (control_.progress) control_.progress(summary.progress);
     return summary;
-  }
-
-  void writeQuarantine() {
-    QuarantineTable(folder_, isParquet()).write(journal_.quarantined(), *manager_);
   }
 
   std::string summaryText(const BatchSummary& summary) {
@@ -462,8 +461,8 @@ BatchSummary runBatch(const BatchJob& job, const BatchControl& control) {
 BatchSummary retryBatch(const std::string& output, const BatchControl& control,
                         const PoolOptions& pool) {
   BatchSummary all;
-  for (const auto& file : batch::OutputFolder::existingJournals(output)) {
-    BatchJob job = batch::jobOf(batch::Journal::existing(file).fact("job"), &pool);
+  for (const auto& [file, text] : batch::plannedJobs(output)) {
+    BatchJob job = batch::jobOf(text, &pool);
     job.output = output;
     // Of several shards, one after the other: a later one does not hide how an earlier one ended.
     BatchSummary one = batch::runTask(job, control, batch::Task::kRetry);

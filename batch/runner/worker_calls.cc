@@ -145,8 +145,9 @@ void WorkerCalls::freezeSchema(const std::string& fingerprint,
                              within(kFileWork));
 }
 
-std::string WorkerCalls::identify(uint32_t item, const CallOptions& options) {
-  return textOf(chunk_.attr("identify").call({at::IValue(int64_t{item})}, {}, options));
+Json WorkerCalls::identify(uint32_t item, const CallOptions& options) {
+  return Json::parse(
+      textOf(chunk_.attr("identify").call({at::IValue(int64_t{item})}, {}, options)));
 }
 
 BatchFailure failureOf(const WorkerLost& error) {

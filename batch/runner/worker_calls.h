@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "batch/journal/journal.h"
 #include "batch/plan/chunk_progress.h"
 #include "isopool/isopool.h"
@@ -67,8 +68,8 @@ class WorkerCalls {
   WrittenPart finish();
   /// Makes the types of the job's columns known to all workers; these are those of some chunks.
   void freezeSchema(const std::string& fingerprint, const std::vector<std::string>& types);
-  /// The ID of an item of the open chunk.
-  std::string identify(uint32_t item, const CallOptions& options);
+  /// The ID of an item of the open chunk: a number or a text.
+  base::Json identify(uint32_t item, const CallOptions& options);
 
  private:
   Obj text(const std::string& text);

@@ -151,7 +151,7 @@ class Bench:
             dirty.append(seconds)
         results = {row["id"]: row["square"] for row in self.rows(output)}
         right = sum(results.get(n) == n * n for n in range(count))
-        quarantine = [json.loads(line) for line in (output / "quarantine.jsonl").open()]
+        quarantine = [json.loads(line) for line in (output / "__job__" / "quarantine.jsonl").open()]
         reasons = {"crash": "crashed", "exit": "exited", "memory": "memory", "hang": "timeout", "raise": "raised"}
         named = sum(reasons.get(items.poison_of(int(each["id"]))) == each["reason"] for each in quarantine)
         # The workers wait side by side; each attempt of a hanging item waits for its whole time.

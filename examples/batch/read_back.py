@@ -24,10 +24,7 @@ SHOWN_TEXTS = 5
 
 def table_of(folder: Path) -> pyarrow.Table:
     """All parts as one table. A file that is being written has another name."""
-    return pyarrow.concat_tables(
-        [pyarrow.parquet.read_table(part) for part in sorted(folder.glob("part-*.parquet"))],
-        promote_options="permissive",
-    )
+    return pyarrow.parquet.read_table(folder)
 
 
 def read_pictures(table: pyarrow.Table) -> None:

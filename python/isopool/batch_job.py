@@ -150,10 +150,10 @@ def retry_batch(
 
 
 class _StoredObjects:
-    """Pickles in the output folder, by their contents: another job's, which may be running, stay as they are."""
+    """Pickles in the job's folder of the output, by their contents: another job's, which may be running, stay as they are."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = pathlib.Path(folder).resolve()
+        self._folder = pathlib.Path(folder).resolve() / "__job__"
         self._new: list[pathlib.Path] = []
 
     def path_of(self, thing: object, name: str) -> str:
@@ -162,7 +162,7 @@ class _StoredObjects:
     def keep(self, contents: bytes, name: str, ending: str) -> str:
         """Stores the contents; returns the path of their file."""
         digest = hashlib.sha256(contents).hexdigest()[:16]
-        path = self._folder / f".isopool-{name}-{digest}.{ending}"
+        path = self._folder / f"{name}-{digest}.{ending}"
         if not path.is_file():
             self._folder.mkdir(parents=True, exist_ok=True)
             aside = path.with_suffix(f".{os.getpid()}.aside")
@@ -173,7 +173,7 @@ class _StoredObjects:
 
     def forget_new(self) -> None:
         """Removes what a refused job has stored, unless a run uses the folder, which may have the same function."""
-        for lock in self._folder.glob(".isopool*.lock"):
+        for lock in self._folder.glob("lock*"):
             with open(lock) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

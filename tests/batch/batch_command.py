@@ -174,6 +174,11 @@ class JobFolder:
     def __truediv__(self, name: str) -> pathlib.Path:
         return self.path / name
 
+    @property
+    def job(self) -> pathlib.Path:
+        """The folder with everything but the parts."""
+        return self.out / "__job__"
+
     def code(self, text: str = "", name: str = "app.py") -> None:
         (self.path / name).write_text(MISDEEDS + textwrap.dedent(text))
 
@@ -208,8 +213,8 @@ class JobFolder:
 
     def quarantine(self, name: str = "quarantine") -> dict[str, Row]:
         """The items that were set aside by ID."""
-        files = [*self.out.glob(f"{name}.jsonl"), *self.out.glob(f"{name}.parquet")]
-        return by_id(row for path in files for row in rows_of(path))
+        path = self.job / f"{name}.jsonl"
+        return by_id(rows_of(path) if path.exists() else [])
 
     def trace(self, word: str) -> list[str]:
         """The IDs of the items that have begun ("begin") or have got a result ("end"), in order."""
@@ -242,7 +247,8 @@ class JobFolder:
 
     def leftovers(self) -> list[str]:
         """Files of the output folder that only an unfinished run has."""
-        return [path.name for path in self.out.iterdir() if path.name == ".work" or path.name.endswith(".aside")]
+        names = [path.name for folder in (self.out, self.job) for path in folder.iterdir()]
+        return [name for name in names if name == "work" or name.endswith(".aside")]
 
 
 def by_id(rows: Iterable[Row]) -> dict[str, Row]:

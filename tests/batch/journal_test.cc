@@ -41,6 +41,7 @@ class JournalTest : public ::testing::Test {
     made.chunk = chunk;
     made.item = index;
     made.failure.id = "item " + std::to_string(chunk) + "-" + std::to_string(index);
+    made.id = "\"" + made.failure.id + "\"";
     made.failure.reason = BatchReason::kRaised;
     return made;
   }
@@ -140,6 +141,7 @@ TEST_F(JournalTest, KeepsEachFieldOfAFailure) {
              "trace\nback",
              "log",
              3};
+  whole.id = "\"an 'id' ; DROP TABLE chunks\"";
   {
     Journal journal(path());
     plan(journal, {0, 1});
@@ -161,6 +163,16 @@ TEST_F(JournalTest, KeepsEachFieldOfAFailure) {
   EXPECT_EQ(kept.traceback, "trace\nback");
   EXPECT_EQ(kept.crashLog, "log");
   EXPECT_EQ(kept.attempts, 3u);
+}
+
+TEST_F(JournalTest, KeepsAnIdThatIsANumber) {
+  QuarantinedItem whole = item(1, 5);
+  whole.id = "17";
+  Journal journal(path());
+  plan(journal, {1});
+  journal.quarantine(whole);
+  EXPECT_EQ(journal.quarantined().at(0).id, "17");
+  EXPECT_EQ(quarantinedIds(journal), Ids{"17"});
 }
 
 TEST_F(JournalTest, NamesTheQuarantinedInOrderAndEachOnce) {

@@ -84,7 +84,7 @@ class Cases:
     def run(self, point: str, out: str, tear: bool = False) -> Outcome:
         if tear:
             self.plain.run(*self.line(out), environment={crash_points.VARIABLE: "before-part-write:1"})
-            with open(self.plain / out / ".work" / "000000.spill", "ab") as spill:
+            with open(self.plain / out / "__job__" / "work" / "000000.spill", "ab") as spill:
                 spill.write(b"IPB1 a record that a loss of power has torn")
         return self._outcome(self.plain, out, point, self.line(out), self.line(out))
 

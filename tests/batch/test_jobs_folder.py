@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What one output folder is for: shards, one run at a time, no foreign files; output for programs; wrong usage."""
 
+import json
 import pathlib
 from collections.abc import Iterator
 
@@ -44,7 +45,7 @@ def test_shards_at_the_same_time(folder: JobFolder) -> None:
     folder.run("retry", "out", code=0)
     assert parts.items() <= folder.parts().items()
     assert folder.rows() == squares(COUNT)
-    assert not list(folder.out.glob("quarantine*"))
+    assert not list(folder.job.glob("quarantine*"))
     for i in range(2):
         folder.run(*LINE, *shard(i), code=0)
     assert folder.rows() == squares(COUNT)
@@ -91,13 +92,34 @@ def test_a_second_run_at_the_same_time_is_refused(folder: JobFolder) -> None:
     assert folder.rows() == squares(4)
 
 
+def test_shards_that_have_not_begun_are_reported(folder: JobFolder) -> None:
+    folder.jsonl(numbers(40))
+    for i in (0, 2):
+        folder.run(*LINE, *shard(i, 4), "--chunk-size", "5", code=0)
+    text = folder.run("report", "out", code=0).out
+    assert text.startswith("20 of 40 items have a result, in 4 of 4 parts; 0 were set aside\n")
+    assert "shard 1 has not begun" in text and "shard 3 has not begun" in text
+    assert "20 items are in shards that have not begun" in text
+    found = json.loads(folder.run("report", "out", "--json", code=0).out)
+    assert (found["items"], found["done"], found["shards_not_begun"]) == (40, 20, [1, 3])
+
+
+def test_a_refused_shard_does_not_stop_a_retry(folder: JobFolder) -> None:
+    folder.jsonl(numbers(10, {1: "raise"}))
+    folder.run(*LINE, code=3)
+    assert "name another folder" in folder.run(*LINE, *shard(0, 4), code=1).err
+    folder.code("def misbehave(bad): pass")
+    folder.run("retry", "out", code=0)
+    assert folder.rows() == squares(10)
+
+
 def test_a_folder_with_other_files_is_refused(folder: JobFolder) -> None:
     folder.jsonl(numbers(4))
     folder.out.mkdir()
     (folder.out / "thesis.txt").write_text("years of work")
     for more in ([], ["--force"]):
         ended = folder.run(*LINE, *more, code=1)
-        assert "out holds files, but no journal of a batch job: name an empty folder" in ended.err
+        assert "out holds files, but no batch job (__job__), or one of an earlier version" in ended.err
     assert [path.name for path in folder.out.iterdir()] == ["thesis.txt"]
     for words in (["report", "out"], ["retry", "out"], ["-o", "out", "--only", "i1", "--inline"]):
         assert "out is not the folder of a batch job: it has no journal" in folder.run(*words, code=1).err
@@ -110,7 +132,7 @@ def test_parts_of_a_lost_journal_stay(folder: JobFolder, loss: str) -> None:
     folder.jsonl(numbers(8))
     folder.run(*LINE, code=0)
     parts = folder.parts()
-    for journal in folder.out.glob("journal*"):
+    for journal in folder.job.glob("journal*"):
         journal.unlink()
         if loss == "emptied" and journal.suffix == ".sqlite":
             journal.write_bytes(b"")
@@ -174,7 +196,7 @@ def test_output_for_programs(folder: JobFolder) -> None:
     assert events[-1]["end"] == "finished with quarantine"
     assert events[-1]["message"].startswith("finished with quarantine: 4 of 6 items have a result, 2 set aside")
     assert ended.err == ""
-    [summary] = rows_of_json(folder.out / "summary.json")
+    [summary] = rows_of_json(folder.job / "summary.json")
     assert (summary["end"], summary["items"], summary["done"]) == ("finished with quarantine", 6, 4)
 
 

@@ -76,9 +76,8 @@ def test_the_other_format(folder: JobFolder) -> None:
     folder.jsonl(numbers(5, {1: "raise"}))
     folder.run("app.py:square", "in.jsonl", "-o", "out", "--format", "parquet", code=3)
     assert folder.rows() == squares(5, [1])
-    [aside] = rows_of(folder.out / "quarantine.parquet")
+    [aside] = rows_of(folder.job / "quarantine.jsonl")
     assert (aside["id"], aside["reason"], aside["message"]) == ("i1", "raised", "this item is wrong")
-    assert not (folder.out / "quarantine.jsonl").exists()
     parquet.write_table(pyarrow.table({"id": ["a"], "n": [12]}), folder / "in.pq")
     folder.run("app.py:square", "in.pq", "-o", "lines", "--format", "jsonl", code=0)
     assert (folder / "lines" / "part-000000.jsonl").read_text() == '{"id":"a","square":144}\n'

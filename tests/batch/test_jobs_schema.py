@@ -68,7 +68,7 @@ def test_the_fastest_worker_does_not_decide(jobs: JobFolder) -> None:
     jobs.close_gates(["5"])
     running = jobs.start(*line("--chunk-size", "2", "--workers", "2", "--json"))
     # All others are computed, and none of their parts is there.
-    work = jobs.out / ".work"
+    work = jobs.job / "work"
     wait_until(lambda: work.exists() and len(list(work.glob("*.spill"))) == 5, "all chunks")
     assert jobs.parts() == {}
     jobs.open_gate("5")
@@ -154,18 +154,42 @@ def test_a_folder_without_its_schema_is_refused_and_left_as_it_is(jobs: JobFolde
     jobs.jsonl(inputs(1, 2, 3, 4))
     jobs.run(*line("--chunk-size", "2"), code=0)
     parts = jobs.parts()
-    (jobs.out / ".schema.json").unlink()
+    (jobs.job / "schema.json").unlink()
     (jobs.out / "part-000001.parquet").unlink()
     refused = jobs.run(*line("--chunk-size", "2"), code=1)
-    assert ".schema.json is gone" in refused.err
+    assert "schema.json is gone" in refused.err
     assert jobs.parts() == {"part-000000.parquet": parts["part-000000.parquet"]}
 
 
 def test_another_job_has_its_own_types(jobs: JobFolder) -> None:
     jobs.jsonl(inputs(1, 2, 3))
     jobs.run(*line(), code=0)
-    first = json.loads((jobs.out / ".schema.json").read_text())
+    first = json.loads((jobs.job / "schema.json").read_text())
     jobs.jsonl(inputs("a", "b"))
     jobs.run(*line("--force"), code=0)
     assert results(jobs) == {0: "a", 1: "b"}
-    assert json.loads((jobs.out / ".schema.json").read_text())["job"] != first["job"]
+    assert json.loads((jobs.job / "schema.json").read_text())["job"] != first["job"]
+
+
+def test_readers_of_the_folder_find_the_results_and_nothing_else(jobs: JobFolder) -> None:
+    datasets = pytest.importorskip("datasets")
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    rows = inputs(*range(6))
+    rows[2]["wrong"] = True
+    jobs.jsonl(rows)
+    jobs.run(*line("--chunk-size", "2"), code=3)
+    datasets.disable_progress_bars()
+    cache = str(jobs / "cache")
+    found = {
+        "pyarrow": dataset.dataset(jobs.out).to_table().num_rows,
+        "pandas": len(pandas.read_parquet(jobs.out)),
+        "Polars": len(polars.read_parquet(jobs.out / "*.parquet")),
+        "DuckDB": len(duckdb.sql(f"SELECT * FROM '{jobs.out}/**/*.parquet'").fetchall()),
+        "datasets": len(datasets.load_dataset(str(jobs.out), split="train", cache_dir=cache)),
+        "its Parquet": len(datasets.load_dataset("parquet", data_dir=str(jobs.out), split="train", cache_dir=cache)),
+    }
+    assert found == dict.fromkeys(found, 5)
+    # The IDs of what was set aside have the type that they have in the inputs.
+    assert [row["id"] for row in map(json.loads, (jobs.job / "quarantine.jsonl").read_text().splitlines())] == [2]
+    jobs.run("-o", "out", "--only", "2", "--inline", code=1)

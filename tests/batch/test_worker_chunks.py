@@ -278,7 +278,7 @@ def test_a_chunk_without_rows_leaves_the_part_alone(folder: Folder) -> None:
     assert chunk.run(0, 1) == ""
     assert json.loads(chunk.finish()) == {"rows": 0, "bytes": 0}
     assert folder.part() == before
-    assert list((folder / "out" / ".work").iterdir()) == []
+    assert list((folder / "out" / "__job__" / "work").iterdir()) == []
 
 
 def test_finish_reports_the_part_and_answers_again(folder: Folder) -> None:

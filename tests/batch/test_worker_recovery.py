@@ -50,7 +50,7 @@ class Run:
         rows = [{"id": i, "n": i} for i in range(ITEMS)]
         self.job = folder.job(CODE, rows, postprocess="after", format=format)
         self.part = folder / "out" / f"part-000000.{format}"
-        self.spill = folder / "out" / ".work" / "000000.spill"
+        self.spill = folder / "out" / "__job__" / "work" / "000000.spill"
         self.expected = b""
         part_of(self.job)
         self.expected = self.part.read_bytes()
@@ -84,8 +84,8 @@ def damage_tail(path: pathlib.Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
 
 
-# A table is none of a chunk; of a schema, the driver's tests visit them.
-@pytest.mark.parametrize("name", [name for name in crash_points.NAMES if "table" not in name and "schema" not in name])
+# Those of a schema are in test_jobs_crash_points.py.
+@pytest.mark.parametrize("name", [name for name in crash_points.NAMES if "schema" not in name])
 def test_a_crash_at_each_point_leaves_a_chunk_that_ends_in_the_same_bytes(folder: Folder, name: str) -> None:
     run = Run(folder, "parquet" if "part" in name else "jsonl")
     if name.endswith("spill-truncate"):
@@ -113,7 +113,7 @@ def test_a_crash_at_each_point_leaves_a_chunk_that_ends_in_the_same_bytes(folder
     assert run.part.exists() == (name in renamed)
     computed = run.in_process()
     assert old is None or computed == [2, 3, 4, 5]
-    assert sorted(path.name for path in (folder / "out").glob("[!.]*")) == [run.part.name]
+    assert sorted(path.name for path in (folder / "out").glob("[!._]*")) == [run.part.name]
     assert not list((folder / "out").glob(".*.aside"))
     assert os.listdir(run.spill.parent) == []
 
@@ -227,7 +227,7 @@ def test_a_failed_part_leaves_no_file_beside_it(folder: Folder, monkeypatch: pyt
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
             chunk.finish()
-    assert [path.name for path in (folder / "out").iterdir()] == [".work"]
+    assert [path.name for path in (folder / "out").iterdir()] == ["__job__"]
     assert json.loads(chunk.finish())["rows"] == 1
 
 

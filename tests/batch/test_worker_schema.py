@@ -143,6 +143,7 @@ def test_every_reader_finds_the_rows_of_all_parts(tmp_path: pathlib.Path, number
         ([True, 1, 2], "int64", [0]),
         (["a", b"b", "c"], "string", [1]),
         ([1, "1", None], "int64", [1]),
+        ([decimal.Decimal(10) ** 80, decimal.Decimal("1.5"), decimal.Decimal("NaN")], "decimal128(2, 1)", [0, 2]),
     ],
 )
 def test_the_type_of_a_column_is_that_of_most_values_and_no_value_changes(
@@ -171,6 +172,7 @@ def test_the_order_of_the_chunks_decides_and_not_that_of_their_ends(folder: Fold
 
 def test_the_first_writer_of_the_schema_decides(tmp_path: pathlib.Path) -> None:
     assert schema.of_output(str(tmp_path)) is None
+    (tmp_path / "__job__").mkdir()
     schema.freeze(str(tmp_path), "job", {"id": column_types.TEXT, "a": ("array", 2, ("number", "float32"))})
     schema.freeze(str(tmp_path), "job", {"id": column_types.NULL})
     assert schema.of_output(str(tmp_path)) == {"id": ("text",), "a": ("array", 2, ("number", "float32"))}
@@ -191,7 +193,7 @@ def test_a_given_schema_holds(folder: Folder, kind: str) -> None:
         source = folder.write("types_of_it.py", f"import pyarrow\n{made}\n") + ":types"
     code = "def f(n): return {'score': n, 'tags': []} if n < 2 else {'score': 'high'}"
     job = folder.job(code, [0, 1, 2], format="parquet", schema=source)
-    (folder / "out").mkdir()
+    (folder / "out" / "__job__").mkdir(parents=True)
     calls.freeze_schema(job, "a fingerprint", [])
     ((item, reason),) = part_of(job)["misfits"]
     assert item == 2 and "column 'score' has the type double" in reason

@@ -13,7 +13,7 @@ from test_worker_jobs import Folder, completed, failure, folder, opened, part_of
 
 # isort: split
 # test_worker_jobs has put this package on sys.path.
-from isopool_batch import calls, columns, values
+from isopool_batch import columns, values
 
 numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
@@ -171,7 +171,7 @@ def test_values_that_do_not_go_together_with_most_others_are_named_and_the_rest_
     job = parquet_job(folder, f"import numpy\ndef f(n): return {value} if n == {place} else n", list(range(6)))
     ((item, reason),) = part_of(job)["misfits"]
     assert item == place and "column 'result' has the type int64" in reason
-    assert sorted(path.name for path in (folder / "out").iterdir()) == [".schema.json", ".work"]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["__job__"]
     chunk = opened(job, skip=[item])
     assert json.loads(chunk.finish())["rows"] == 5
     assert read(folder)["result"].to_pylist() == [n for n in range(6) if n != place]
@@ -264,19 +264,3 @@ def test_arrays_of_each_shape_come_back(folder: Folder, shape: tuple[int, ...]) 
 def test_arrays_of_several_dtypes_become_one_column() -> None:
     rows = [{"id": 1, "a": numpy.array([1], numpy.int8)}, {"id": 2, "a": numpy.array([0.5])}, {"id": 3, "a": [2.0]}]
     assert table_of(rows)["a"].to_pylist() == [[1.0], [0.5], [2.0]]
-
-
-def test_a_table_is_made_of_json_lines(folder: Folder) -> None:
-    rows = [{"id": "a", "item": 1, "reason": "raised"}, {"id": "b", "reason": "died", "signal": 11}]
-    path = folder.jsonl(rows, "quarantine.jsonl")
-    output = str(folder / "quarantine.parquet")
-    calls.write_table(path, output)
-    first = pathlib.Path(output).read_bytes()
-    calls.write_table(path, output)
-    assert pathlib.Path(output).read_bytes() == first
-    assert parquet.read_table(output).to_pylist() == [
-        {"id": "a", "item": 1, "reason": "raised", "signal": None},
-        {"id": "b", "item": None, "reason": "died", "signal": 11},
-    ]
-    calls.write_table(folder.jsonl([], "none.jsonl"), output)
-    assert not pathlib.Path(output).exists()

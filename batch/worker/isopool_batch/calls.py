@@ -27,7 +27,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from isopool_batch import columns, crash_points, durable, models, schema, sinks
+from isopool_batch import crash_points, models, schema
 from isopool_batch.chunk import Chunk
 from isopool_batch.job import ChunkOrder, Job
 from isopool_batch.memory_cap import MemoryCap
@@ -106,21 +106,6 @@ def freeze_schema(job: str, fingerprint: str, counts: list[str]) -> None:
 def leave() -> None:
     """Ends this worker, whose memory is used up: another one takes its place."""
     os._exit(0)
-
-
-def write_table(rows_file: str, output: str) -> None:
-    """Makes a Parquet file of a file of JSON lines. Without lines there is no table, and an existing one is removed."""
-    rows = _rows_of(rows_file)
-    if rows:
-        types = columns.schema_of(columns.types_in(rows))
-        durable.write(output, lambda file: sinks.write_parquet(rows, types, file), "table")
-    else:
-        durable.remove(output)
-
-
-def _rows_of(path: str) -> list[dict[str, Any]]:
-    with open(path, "rb") as file:
-        return [json.loads(line) for line in file if not line.isspace()]
 
 
 def _prepared(text: str) -> _PreparedJob:

@@ -13,15 +13,15 @@ from typing import Any, BinaryIO
 from isopool_batch import columns, durable, failures, schema, sinks, spill
 from isopool_batch.columns import Schema
 from isopool_batch.failures import Progress
-from isopool_batch.job import JSONL, ChunkOrder, Job, canonical
+from isopool_batch.job import JOB_FOLDER, JSONL, ChunkOrder, Job, canonical
 from isopool_batch.memory_cap import MemoryCap
 from isopool_batch.pipeline import Pipeline
 from isopool_batch.results import Row
 from isopool_batch.sources import Source
 from isopool_batch.spill import Spill
 
-# Spills of unfinished chunks are in this folder of the output.
-_WORK = ".work"
+# Spills of unfinished chunks are in this folder of the job's.
+_WORK = "work"
 _ATTEMPTS = 100
 
 
@@ -37,7 +37,7 @@ class Chunk:
         self._output = job.output
         self._part = os.path.join(job.output, order.part)
         identity = canonical([job.identity, order.number, order.part, order.ref])
-        self._spill = _spill_in(os.path.join(job.output, _WORK), f"{order.number:06d}.spill", identity)
+        self._spill = _spill_in(os.path.join(job.output, JOB_FOLDER, _WORK), f"{order.number:06d}.spill", identity)
         # Items whose rows the spill has; those that the driver has left out since don't count.
         self._done = self._spill.recovered & order.items
         self._finished: str | None = None
@@ -90,12 +90,12 @@ class Chunk:
         return None
 
     def identify(self, item: int) -> str:
-        """The item's ID. Reads the item for it; if that fails, the ID is that of its place."""
+        """The item's ID as JSON. Reads the item for it; if that fails, the ID is that of its place."""
         try:
-            identity = str(self._items.read(item)[0])
+            identity = self._items.read(item)[0]
+            return json.dumps(identity if type(identity) is int else failures.printable(str(identity)))
         except BaseException:
-            identity = self._items.fallback_id(item)
-        return failures.printable(identity)
+            return json.dumps(failures.printable(self._items.fallback_id(item)))
 
     def finish(self) -> str:
         """Writes the part file and removes the spill; returns {"rows": n, "bytes": size} as JSON.

@@ -171,8 +171,10 @@ def _of_decimal(value: decimal.Decimal) -> Type:
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise ValueError(f"the decimal {value} is no number")
-    fraction = max(-exponent, 0)
-    return ("decimal", max(len(digits) + exponent, 0), fraction)
+    whole, fraction = max(len(digits) + exponent, 0), max(-exponent, 0)
+    if whole + fraction > _MOST_DIGITS:
+        raise ValueError(f"a decimal of more than {_MOST_DIGITS} digits")
+    return ("decimal", whole, fraction)
 
 
 def _of_array(array: Any) -> Type:

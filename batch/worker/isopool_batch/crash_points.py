@@ -28,10 +28,6 @@ STEPS = (
     "part-rename",
     "folder-sync",
     "spill-remove",
-    "table-write",
-    "table-sync",
-    "table-rename",
-    "table-folder-sync",
 )
 # The driver's own points, at which a worker does nothing: batch/journal/crash_point.h.
 DRIVERS_NAMES = (

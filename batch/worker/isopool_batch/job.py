@@ -8,6 +8,9 @@ import os
 from dataclasses import dataclass
 from typing import Any, Self
 
+# The folder in the output that has everything but the parts.
+JOB_FOLDER = "__job__"
+
 # A planned chunk, as the driver keeps it: what its source needs to find the items, and how many they are ("rows").
 Ref = dict[str, Any]
 

@@ -13,10 +13,10 @@ from typing import Any, BinaryIO
 
 from isopool_batch import column_types, columns, durable, models, packages
 from isopool_batch.columns import Schema
-from isopool_batch.job import Callee
+from isopool_batch.job import JOB_FOLDER, Callee
 from isopool_batch.results import Row
 
-FILE = ".schema.json"
+FILE = os.path.join(JOB_FOLDER, "schema.json")
 _ATTEMPTS = 100
 
 
