@@ -38,6 +38,11 @@ bool isDiskFull(const RemoteError& error) {
           error.message().find("[Errno 122]") != std::string::npos);
 }
 
+[[noreturn]] void refuseChange(const std::string& change) {
+  throw BatchRefused("the inputs changed during the run: " + change +
+                     ". Restore them and run the job again, or start anew with --force");
+}
+
 /// A step has several items only if that delays the end of a hanging one little.
 Pace::Seconds stepFor(const BatchJob& job) {
   return job.timeout ? std::min<Pace::Seconds>(Pace::kLongestStep, *job.timeout / 10.0)
@@ -166,6 +171,7 @@ void Lane::step(Work& work) {
   work.limit = options.runTime.value_or(std::chrono::nanoseconds::zero());
   const auto caught = calls_->run(*range, call, options);
   work.running.reset();
+  if (caught && caught->changed) refuseChange(caught->failure.message);
   work.deathsBesideCalls = 0;
   pace_.add(range->count, std::chrono::steady_clock::now() - began);
   const ItemRange right{range->first, caught ? caught->range.first - range->first : range->count};
@@ -240,6 +246,7 @@ void Lane::finish(Work& work) {
         error.message() +
         (parquet_ ? ". In Parquet each column has one type; JSON lines take any" : ""));
   }
+  if (!part.change.empty()) refuseChange(part.change);
   if (!part.misfits.empty()) {
     for (const Misfit& misfit : part.misfits) {
       BatchFailure failure;

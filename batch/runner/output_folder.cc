@@ -45,6 +45,7 @@ constexpr const char* kJob = "__job__";
 constexpr const char* kWork = "work";
 constexpr const char* kSchema = "schema.json";
 constexpr std::string_view kSchemaAside = ".schema.json.";
+constexpr std::string_view kDatasetAside = ".dataset.json.";
 constexpr std::string_view kAside = ".aside";
 
 /// The number that `text` begins with, of at least six digits, which are removed.
@@ -205,7 +206,8 @@ void OutputFolder::removeIncompleteParts() const {
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(job_)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with(kSchemaAside) && name.ends_with(kAside)) fs::remove(entry.path());
+    const bool begun = name.starts_with(kSchemaAside) || name.starts_with(kDatasetAside);
+    if (begun && name.ends_with(kAside)) fs::remove(entry.path());
   }
 }
 

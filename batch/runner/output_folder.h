@@ -17,6 +17,7 @@ namespace isopool::batch {
 ///   __job__/journal.sqlite      the plan and what is done
 ///   __job__/summary.json        how the last run ended
 ///   __job__/schema.json         the types of the columns, of all shards: isopool_batch/schema.py
+///   __job__/dataset.json        items of a dataset, for comparison: isopool_batch/dataset_source.py
 ///   __job__/work/               results of chunks that are not done; removed at the end
 ///
 /// Readers of tables that are given the folder pass over names that begin with two underscores.
@@ -51,7 +52,7 @@ class OutputFolder {
   bool hasSchema() const;
   /// Makes them unknown if they are those of a job with another fingerprint.
   void removeSchemaOfOtherJob(const std::string& fingerprint) const;
-  /// Removes what is left of parts and a schema that were not completed.
+  /// Removes what is left of files of workers that were not completed.
   void removeIncompleteParts() const;
   /// Removes results of unfinished chunks, if they can't belong to another shard. For a run that
   /// has none.

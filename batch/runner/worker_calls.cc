@@ -103,6 +103,11 @@ std::optional<CaughtFailure> WorkerCalls::run(ItemRange range, uint32_t call,
     caught.range = {json.at("first"), 0};
     return caught;
   }
+  if (json.at("reason") == "changed") {
+    caught.changed = true;
+    caught.failure.message = json.at("message");
+    return caught;
+  }
   caught.range = {json.at("first"), json.at("count")};
   caught.spoilt = json.at("spoilt");
   caught.failure.reason = reasonOf(json.at("reason"));
@@ -133,9 +138,10 @@ WrittenPart WorkerCalls::finish() {
     }
     return none;
   }
-  if (json.contains("types")) return {{}, json.at("types"), 0, 0};
+  if (json.contains("changed")) return {json.at("changed"), {}, {}, 0, 0};
+  if (json.contains("types")) return {{}, {}, json.at("types"), 0, 0};
   chunk_ = run_ = Obj();
-  return {{}, {}, json.at("rows"), json.at("bytes")};
+  return {{}, {}, {}, json.at("rows"), json.at("bytes")};
 }
 
 void WorkerCalls::freezeSchema(const std::string& fingerprint,

@@ -21,8 +21,10 @@ using StoredModel = std::optional<ReplicatedObj>;
 /// A call that failed by an exception which the worker caught. `item`: if it named the item.
 /// `spoilt`: later calls of this worker may fail for the same cause, as after an error on a GPU.
 /// With `full` the call was not made: the worker has used up most of its memory, and should leave.
+/// Neither with `changed`: the input is not the planned one, and the message says where.
 struct CaughtFailure {
   bool full = false;
+  bool changed = false;
   bool spoilt = false;
   BatchFailure failure;
   ItemRange range;
@@ -35,8 +37,10 @@ struct Misfit {
   std::string reason;
 };
 /// What a finished chunk has left. With misfits nothing was written: without these items it can be.
-/// With types neither: the types of the job's columns are not known, and these are its own.
+/// With types neither: the types of the job's columns are not known, and these are its own. Nor with
+/// a change: the input is not the planned one any more.
 struct WrittenPart {
+  std::string change;
   std::vector<Misfit> misfits;
   std::string types;
   uint64_t rows = 0;

@@ -28,8 +28,8 @@ ITEMS = 6
 AT_ONCE = 2
 
 TORN = ("before-spill-truncate", "after-spill-truncate")
-# Only beside an old worker: test_worker_recovery.py.
-TAKEN = tuple(name for name in crash_points.NAMES if "spill-copy" in name)
+# Only beside an old worker, or of a dataset: test_worker_recovery.py.
+TAKEN = tuple(name for name in crash_points.NAMES if "spill-copy" in name or "dataset" in name)
 FORGET = ("before-forget-commit", "after-forget-commit", "result-removal")
 RETRY = ("before-retry-commit", "after-retry-commit")
 FILES = ("file-write", "file-sync", "file-rename", "file-folder-sync")

@@ -85,7 +85,7 @@ def damage_tail(path: pathlib.Path) -> None:
 
 
 # Those of a schema are in test_jobs_crash_points.py.
-@pytest.mark.parametrize("name", [name for name in crash_points.NAMES if "schema" not in name])
+@pytest.mark.parametrize("name", [name for name in crash_points.NAMES if "schema" not in name and "dataset" not in name])
 def test_a_crash_at_each_point_leaves_a_chunk_that_ends_in_the_same_bytes(folder: Folder, name: str) -> None:
     run = Run(folder, "parquet" if "part" in name else "jsonl")
     if name.endswith("spill-truncate"):
@@ -116,6 +116,26 @@ def test_a_crash_at_each_point_leaves_a_chunk_that_ends_in_the_same_bytes(folder
     assert sorted(path.name for path in (folder / "out").glob("[!._]*")) == [run.part.name]
     assert not list((folder / "out").glob(".*.aside"))
     assert os.listdir(run.spill.parent) == []
+
+
+@pytest.mark.parametrize("name", [name for name in crash_points.NAMES if "dataset" in name])
+def test_a_crash_while_the_items_of_a_dataset_are_noted_leaves_a_chunk_that_ends(folder: Folder, name: str) -> None:
+    path = folder.write("data_of_it.py", "data = [1, 2, 3]")
+    values = json.loads(folder.job("def f(n): return n + 1"))
+    values["input"] = {"kind": "dataset", "path": path, "name": "data"}
+    job = json.dumps(values)
+    chunk = {"number": 0, "part": "part-000000.jsonl", "skip": [], "ref": refs(job)[0]}
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(WORKER), job, json.dumps(chunk), "3"],
+        env=os.environ | {crash_points.VARIABLE: f"{name}:1"},
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert part_of(job)["rows"] == 3
+    assert [row["result"] for row in folder.rows()] == [2, 3, 4]
+    noted = json.loads((folder / "out" / "__job__" / "dataset.json").read_text())
+    assert "0" in noted["items"] or "1" in noted["items"]
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -127,7 +127,6 @@ def test_parquet_rows_are_read_in_any_order_and_anew_each_time(folder: Folder) -
 def test_files_of_folders_and_patterns_are_sorted_without_hidden_ones(folder: Folder) -> None:
     for name in ("b/2.txt", "b/1.txt", "b/.hidden", "b/.git/x", "a/z.jpg", "a/y.jpg", "a/n.txt", "single"):
         folder.write(name, name)
-    os.symlink(folder / "b", folder / "b" / "loop")
     paths = [str(folder / "single"), str(folder / "b"), str(folder / "a" / "*.jpg"), str(folder / "b" / "1.txt")]
     job = of_input(folder, "files", paths, input={"root": str(folder.path)})
     assert count(job) == 5
@@ -232,13 +231,15 @@ def test_a_file_that_lost_lines_after_planning_fails_in_reading(folder: Folder) 
     assert "has changed" in failure(chunk.run(0, 2))["message"]
 
 
-def test_a_parquet_file_that_lost_its_rows_fails_in_reading(folder: Folder) -> None:
+def test_a_parquet_file_that_lost_its_rows_is_noticed(folder: Folder) -> None:
     job = of_input(folder, "parquet", [table(folder, "in.parquet", {"a": list(range(9))})])
     ref = refs(job)[0]
     table(folder, "in.parquet", {"a": [1]})
-    found = failure(opened(job, ref).run(0, 1))
-    assert (found["phase"], found["item"]) == ("read", 0)
-    assert "has changed" in found["message"]
+    assert "has changed" in opened(job, ref).run(0, 1)
+    # During a call.
+    items = source_of(Job.parse(job)).open(ref)
+    with pytest.raises(ValueError, match="has changed"):
+        items.read(5)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "files"])
@@ -252,3 +253,134 @@ def test_an_input_that_is_no_regular_file_is_refused(folder: Folder, kind: str, 
         source_of(Job.parse(job)).count()
     with pytest.raises(ValueError, match="not a regular file"):
         source_of(Job.parse(job)).fingerprint()
+
+
+def changes(job: str) -> str:
+    """What a chunk says of its input before its first item."""
+    found = opened(job).run(0, 1)
+    return "" if found == "" else str(json.loads(found)["message"])
+
+
+def test_lines_that_were_inserted_changed_or_cut_are_noticed(folder: Folder) -> None:
+    job = of_input(folder, "jsonl", [folder.jsonl(list(range(20)))])
+    planned = refs(job, 5)
+    path = folder / "in.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    for wrong in (["99\n", *lines], [*lines[:5], "0\n", *lines[6:]], lines[:7], [*lines[:12], "\n", *lines[12:]]):
+        path.write_text("".join(wrong))
+        found = [opened(job, ref).run(0, 1) for ref in planned]
+        assert any("has changed since" in text for text in found), wrong
+        # Chunks whose bytes are as planned can be computed.
+        assert [text == "" for text in found] == [
+            "".join(wrong).encode()[ref["offset"] : ref["offset"] + ref["bytes"]]
+            == "".join(lines).encode()[ref["offset"] : ref["offset"] + ref["bytes"]]
+            for ref in planned
+        ]
+    path.write_text("".join(lines))
+    chunk = opened(job, planned[1])
+    assert chunk.run(0, 5) == ""
+    path.write_text("".join(["9\n", *lines]))
+    assert "in.jsonl has changed" in json.loads(chunk.finish())["changed"]
+    path.unlink()
+    assert "in.jsonl has changed" in json.loads(chunk.finish())["changed"]
+    assert not list((folder / "out").glob("part-*"))
+
+
+def test_tables_and_files_that_changed_are_noticed(folder: Folder) -> None:
+    job = of_input(folder, "parquet", [table(folder, "a.parquet", {"x": [1, 2, 3]})])
+    ref = refs(job)[0]
+    assert opened(job, ref).run(0, 3) == ""
+    table(folder, "a.parquet", {"x": [1, 2, 4]})
+    assert "a.parquet has changed" in opened(job, ref).run(0, 1)
+    for name in ("one.txt", "two.txt"):
+        folder.write(f"files/{name}", name)
+    root = str(folder / "files")
+    job = of_input(folder, "files", [root], input={"root": root})
+    ref = refs(job)[0]
+    chunk = opened(job, ref)
+    assert chunk.run(0, 2) == ""
+    folder.write("files/two.txt", "other")
+    assert "two.txt has changed" in json.loads(chunk.finish())["changed"]
+    (folder / "files" / "two.txt").unlink()
+    assert "two.txt has changed" in opened(job, ref).run(0, 1)
+
+
+def dataset(folder: Folder, text: str) -> str:
+    path = folder.write("data_of_it.py", text)
+    return of_input(folder, "dataset", [], input={"path": path, "name": "data"})
+
+
+ORDERS = """
+    import os, pathlib
+    WORDS = [{"word": word} for word in ("a", "b", "c", "d", "e", "f")]
+    def data():
+        turned = pathlib.Path(__file__).with_name("turned").exists()
+        return WORDS[::-1] if turned else WORDS
+    """
+
+
+def anew() -> None:
+    """As in another worker: the dataset is made again."""
+    calls._jobs.clear()
+
+
+@pytest.mark.parametrize("computed", [1, 6])
+def test_a_dataset_with_another_order_in_another_process_is_noticed(folder: Folder, computed: int) -> None:
+    job = dataset(folder, ORDERS)
+    chunk = opened(job)
+    assert chunk.run(0, computed) == ""
+    assert json.loads(chunk.finish())["rows"] == computed
+    anew()
+    assert changes(job) == ""
+    (folder / "turned").write_text("")
+    anew()
+    assert "is not the one that another worker or run has read" in changes(job)
+    (folder / "turned").unlink()
+    anew()
+    assert changes(job) == ""
+
+
+def test_a_dataset_with_random_parts_or_of_another_file_is_not_compared(folder: Folder) -> None:
+    text = "import random\ndef data(): return Data()\nclass Data:\n"
+    text += "    def __len__(self): return 3\n    def __getitem__(self, index): return (index, random.random())\n"
+    job = dataset(folder, text)
+    for _ in range(2):
+        anew()
+        chunk = opened(job)
+        assert chunk.run(0, 3) == ""
+        chunk.finish()
+    job = dataset(folder, "data = [1, 2, 3]")
+    assert changes(job) == ""
+
+
+def test_links_are_followed_and_loops_and_dangling_ones_refused(folder: Folder) -> None:
+    folder.write("elsewhere/c/inner.txt", "")
+    folder.write("top/a.txt", "")
+    (folder / "top" / "linked").symlink_to(folder / "elsewhere")
+    (folder / "top" / "b.txt").symlink_to(folder / "top" / "a.txt")
+    root = str(folder / "top")
+    job = of_input(folder, "files", [root], input={"root": root})
+    assert [identity for identity, _ in everything(job, 10)] == ["a.txt", "b.txt", "linked/c/inner.txt"]
+    (folder / "elsewhere" / "c" / "back").symlink_to(folder / "top")
+    with pytest.raises(ValueError, match="linked/c/back is a link to a folder that it lies in"):
+        count(job)
+    (folder / "elsewhere" / "c" / "back").unlink()
+    (folder / "top" / "gone").symlink_to(folder / "nothing")
+    with pytest.raises(ValueError, match="gone is a link to a file that does not exist"):
+        count(job)
+
+
+def test_two_columns_of_one_name_are_refused(folder: Folder) -> None:
+    twice = pyarrow.table([pyarrow.array([1]), pyarrow.array([2])], names=["x", "x"])
+    parquet.write_table(twice, folder / "twice.parquet")
+    with pytest.raises(ValueError, match="twice.parquet has two columns 'x'"):
+        count(of_input(folder, "parquet", [str(folder / "twice.parquet")]))
+
+
+def test_a_row_that_python_can_not_have_fails_alone(folder: Folder) -> None:
+    days = pyarrow.array([0, 4_000_000, 2], pyarrow.int32()).cast(pyarrow.date32())  # the second is in the year 12921
+    parquet.write_table(pyarrow.table({"day": days}), folder / "days.parquet")
+    chunk = opened(of_input(folder, "parquet", [str(folder / "days.parquet")]))
+    assert chunk.run(0, 1) == "" and chunk.run(2, 1) == ""
+    found = failure(chunk.run(1, 1))
+    assert (found["phase"], found["item"]) == ("read", 1)

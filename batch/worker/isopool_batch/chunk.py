@@ -41,6 +41,7 @@ class Chunk:
         # Items whose rows the spill has; those that the driver has left out since don't count.
         self._done = self._spill.recovered & order.items
         self._finished: str | None = None
+        self._checks = 0  # of the input
         if self._spill.recovered:
             durable.sweep(self._part)
 
@@ -60,17 +61,29 @@ class Chunk:
         Of each call all rows are recorded or, after a failure, none. Returns "" or the failure of the first call that
         failed as JSON, see failures.describe(), with that call's "first" and "count"; the calls before it are recorded,
         those behind it are not made. {"reason": "full", "first": ...} if the worker has used up most of its memory
-        before that item: it should be replaced. Items that are left out or recorded are passed over. Raises OSError if
+        before that item: it should be replaced. {"reason": "changed", "message": ...} if the input is not the planned
+        one. Items that are left out or recorded are passed over. Raises OSError if
         the spill can't be written.
         """
         end = first + count
+        if change := self._change():
+            return change
         for begin in range(first, end, call or count):
             if self._cap.is_near():
                 return json.dumps({"reason": "full", "first": begin})
             failure = self._run_call(begin, min(call or count, end - begin))
             if failure is not None:
                 return failure
-        return ""
+        # A dataset notes what was read: now, for the case that this worker dies.
+        return self._change()
+
+    def _change(self) -> str:
+        """Before the first items are read, and once afterwards."""
+        if self._checks == 2:
+            return ""
+        change = self._items.change()
+        self._checks += change == ""
+        return json.dumps({"reason": "changed", "message": change}) if change else ""
 
     def _run_call(self, first: int, count: int) -> str | None:
         indexes = [item for item in range(first, first + count) if item in self._order.items and item not in self._done]
@@ -104,6 +117,7 @@ class Chunk:
 
         - {"types": schema.counted() of the rows} if the job needs a schema and has none yet. The chunk can be opened
           again when it has one.
+        - {"changed": reason} if the input is not the planned one any more.
         - {"misfits": [[item, reason], ...]} if rows don't fit into the schema. The chunk can be opened again without
           these items.
 
@@ -114,6 +128,8 @@ class Chunk:
             # Rows of this process and recovered ones take the same way, so the bytes are the same.
             if not self._spill.is_current():
                 raise OSError(errno.ESTALE, "another run goes on with the chunk", self._part)
+            if change := self._items.change():
+                return json.dumps({"changed": change})
             recorded = self._spill.rows()
             items = sorted(self._done)
             rows = [recorded[item] for item in items]

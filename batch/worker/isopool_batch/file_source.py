@@ -7,24 +7,41 @@ import os
 from collections.abc import Iterator, Sequence
 
 from isopool_batch.job import Ref
-from isopool_batch.sources import no_items, not_regular, unreadable
+from isopool_batch.sources import changed, no_items, not_regular, stamp_of, unreadable
 
 
 class FileItems:
-    def __init__(self, root: str, paths: Sequence[str]) -> None:
+    def __init__(self, root: str, ref: Ref) -> None:
         self._root = root
-        self._paths = paths
+        self._paths: Sequence[str] = ref["paths"]
+        self._planned: Sequence[Sequence[int]] = ref["stamps"]
 
     def fallback_id(self, index: int) -> str:
         return self._paths[index]
 
     def read(self, index: int) -> tuple[str, str]:
-        path = self._paths[index]
-        return path, os.path.normpath(os.path.join(self._root, path))
+        return self._paths[index], self._path(index)
+
+    def change(self) -> str:
+        for index, planned in enumerate(self._planned):
+            if _size_and_time(self._path(index)) != list(planned):
+                return changed(self._path(index))
+        return ""
+
+    def _path(self, index: int) -> str:
+        return os.path.normpath(os.path.join(self._root, self._paths[index]))
+
+
+def _size_and_time(path: str) -> list[int]:
+    stamp = stamp_of(path)
+    return [] if stamp is None else [stamp[1], stamp[2]]
 
 
 class FileSource:
-    """Of files, folders (searched recursively; hidden files skipped) and patterns, in this order, each sorted."""
+    """Of files, folders (searched recursively; hidden files skipped) and patterns, in this order, each sorted.
+
+    A ref has the files ("paths"), and the size and time of each ("stamps").
+    """
 
     def __init__(self, paths: Sequence[str], root: str) -> None:
         self._paths = paths
@@ -49,10 +66,11 @@ class FileSource:
         files = self._files()
         for begin in range(0, len(files), rows):
             paths = files[begin : begin + rows]
-            yield {"rows": len(paths), "paths": paths}
+            stamps = [_size_and_time(os.path.join(self._root, path)) for path in paths]
+            yield {"rows": len(paths), "paths": paths, "stamps": stamps}
 
     def open(self, ref: Ref) -> FileItems:
-        return FileItems(self._root, ref["paths"])
+        return FileItems(self._root, ref)
 
     def _files(self) -> list[str]:
         if self._found is None:
@@ -92,19 +110,28 @@ def _expanded(path: str) -> Iterator[str]:
         raise ValueError(f"{path} does not exist")
 
 
-def _files_in(folder: str) -> Iterator[str]:
-    folders = [folder]
+def _files_in(top: str) -> Iterator[str]:
+    """Follows links. Raises ValueError for a link to nothing or to a folder around it, and for what is no file."""
+    # Each with the folders around it.
+    folders: list[tuple[str, frozenset[tuple[int, int]]]] = [(top, frozenset())]
     while folders:
-        folder = folders.pop()
+        folder, around = folders.pop()
         try:
+            status = os.stat(folder)
+            place = (status.st_dev, status.st_ino)
+            if place in around:
+                raise ValueError(f"{folder} is a link to a folder that it lies in: remove it, or name other folders")
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.name.startswith("."):
                         continue
-                    # A link to a folder is not followed: it may lead back here.
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
+                    if entry.is_dir():
+                        folders.append((entry.path, around | {place}))
                     elif entry.is_file():
                         yield entry.path
+                    elif entry.is_symlink() and not os.path.exists(entry.path):
+                        raise ValueError(f"{entry.path} is a link to a file that does not exist: remove it")
+                    else:
+                        raise not_regular(entry.path)
         except OSError as error:
             raise unreadable(folder, error) from None

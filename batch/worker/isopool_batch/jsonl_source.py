@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """JSON lines: an item is a line. Blank lines are no items."""
 
+import itertools
 import json
+import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from isopool_batch import fingerprint
 from isopool_batch.job import Ref
-from isopool_batch.sources import identified, labels, no_items, opened, unreadable
+from isopool_batch.sources import Stamp, changed, identified, labels, no_items, opened, stamp_of, unreadable
 
 _BUFFER = 1 << 20
 _PROBE = 4096
@@ -21,6 +23,8 @@ class JsonlItems:
         self._row: int = ref["row"]
         self._column = column
         self._file: BinaryIO | None = None
+        self._planned: tuple[int, int, int] = (ref["offset"], ref["bytes"], ref["crc"])
+        self._right: Stamp | None = None  # of the file when its bytes were the planned ones
         # Number i is an offset after which item i is the first line that is not blank.
         self._offsets = array("Q", [ref["offset"]])
 
@@ -29,6 +33,29 @@ class JsonlItems:
 
     def read(self, index: int) -> tuple[Any, Any]:
         return identified(json.loads(self._line(index)), self.fallback_id(index), self._column)
+
+    def change(self) -> str:
+        stamp = stamp_of(self._path)
+        if stamp is None:
+            return changed(self._path)
+        if stamp != self._right:
+            if not self._has_planned_bytes():
+                return changed(self._path)
+            self._right = stamp
+        return ""
+
+    def _has_planned_bytes(self) -> bool:
+        offset, left, wanted = self._planned
+        crc = 0
+        with opened(self._path, 0) as file:
+            file.seek(offset)
+            while left > 0:
+                block = file.read(min(left, _BUFFER))
+                if not block:
+                    return False
+                crc = zlib.crc32(block, crc)
+                left -= len(block)
+        return crc == wanted
 
     def _line(self, index: int) -> bytes:
         if self._file is None:
@@ -52,7 +79,7 @@ class JsonlItems:
 
 
 class JsonlSource:
-    """A ref has the file's place among the paths ("file") and the offset of the chunk's first line ("offset")."""
+    """A ref has the file's place among the paths ("file"), and the offset, number and CRC-32 of the chunk's bytes."""
 
     def __init__(self, paths: Sequence[str], column: str) -> None:
         self._paths = paths
@@ -74,19 +101,20 @@ class JsonlSource:
     def refs(self, rows: int) -> Iterator[Ref]:
         for number, (path, label) in enumerate(zip(self._paths, self._labels, strict=True)):
             with _opened(path) as file:
-                row = taken = offset = begin = 0
-                for line in file:
-                    if not line.isspace():
-                        if taken == 0:
-                            begin = offset
-                        taken += 1
-                    offset += len(line)
-                    if taken == rows:
-                        yield {"rows": taken, "label": label, "row": row, "file": number, "offset": begin}
+                row = taken = offset = begin = crc = 0
+                for line in itertools.chain(file, [None]):
+                    if line is not None:
+                        if not line.isspace():
+                            if taken == 0:
+                                begin, crc = offset, 0
+                            taken += 1
+                        crc = zlib.crc32(line, crc)
+                        offset += len(line)
+                    if taken == rows or (line is None and taken > 0):
+                        place = {"file": number, "offset": begin, "bytes": offset - begin, "crc": crc}
+                        yield {"rows": taken, "label": label, "row": row, **place}
                         row += taken
                         taken = 0
-                if taken:
-                    yield {"rows": taken, "label": label, "row": row, "file": number, "offset": begin}
 
     def open(self, ref: Ref) -> JsonlItems:
         return JsonlItems(self._paths[ref["file"]], self._labels[ref["file"]], ref, self._column)

@@ -7,11 +7,13 @@ from typing import Any
 
 from isopool_batch import fingerprint, packages
 from isopool_batch.job import Ref
-from isopool_batch.sources import identified, labels, no_items, not_regular, unreadable
+from isopool_batch.sources import Stamp, changed, identified, labels, no_items, not_regular, stamp_of, unreadable
 
 # Rows that are Python objects at the same time: so many, or as many as have so many bytes.
 _BLOCK_ROWS = 256
 _BLOCK_BYTES = 8 << 20
+
+_BUFFER = 1 << 20
 
 # A retry of a range that crosses the border of two blocks finds both.
 _KEPT_BLOCKS = 2
@@ -83,6 +85,9 @@ class ParquetItems:
     def fallback_id(self, index: int) -> str:
         return f"{self._label}:{self._row + index}"
 
+    def change(self) -> str:
+        return self._source.change(self._ref["file"], self._ref["digest"])
+
     def read(self, index: int) -> tuple[Any, Any]:
         if self._block_rows == 0:
             self._block_rows = self._source.reader(self._ref["file"]).block_rows(self._ref["group"])
@@ -98,7 +103,12 @@ class ParquetItems:
         begin = number * self._block_rows
         count = min(self._block_rows, ref["rows"] - begin)
         table = self._source.reader(ref["file"]).read(ref["group"], ref["start"] + begin, count)
-        block = (table, table.to_pylist())
+        try:
+            rows = table.to_pylist()
+        except Exception:
+            # A row that Python can't have, as a date above 9999, is a failure of its own item.
+            rows = [None] * count
+        block = (table, rows)
         while len(self._blocks) >= _KEPT_BLOCKS:
             del self._blocks[next(iter(self._blocks))]
         self._blocks[number] = block
@@ -106,7 +116,10 @@ class ParquetItems:
 
 
 class ParquetSource:
-    """A ref has the file's place among the paths ("file"), the row group ("group") and the row in it ("start")."""
+    """A ref has the file's place among the paths ("file"), the row group ("group") and the row in it ("start").
+
+    "digest" is that of the file's size and parts of its contents, with the end, where the description is.
+    """
 
     def __init__(self, paths: Sequence[str], column: str) -> None:
         self._paths = paths
@@ -115,6 +128,8 @@ class ParquetSource:
         self._groups: list[list[int]] | None = None
         # The file that was read last, by its place among the paths.
         self._reader: tuple[int, _Reader] | None = None
+        # Of files that had the planned contents, by their place.
+        self._right: dict[int, Stamp] = {}
 
     def count(self) -> int:
         items = sum(map(sum, self._row_groups()))
@@ -128,12 +143,23 @@ class ParquetSource:
     def refs(self, rows: int) -> Iterator[Ref]:
         for number, (label, groups) in enumerate(zip(self._labels, self._row_groups(), strict=True)):
             row = 0
+            digest = fingerprint.of_samples([self._paths[number]], [""])
             for group, size in enumerate(groups):
                 for start in range(0, size, rows):
                     count = min(rows, size - start)
-                    place = {"file": number, "group": group, "start": start}
+                    place = {"file": number, "digest": digest, "group": group, "start": start}
                     yield {"rows": count, "label": label, "row": row + start, **place}
                 row += size
+
+    def change(self, number: int, digest: str) -> str:
+        path = self._paths[number]
+        stamp = stamp_of(path)
+        if stamp is not None and stamp == self._right.get(number):
+            return ""
+        if stamp is None or fingerprint.of_samples([path], [""]) != digest:
+            return changed(path)
+        self._right[number] = stamp
+        return ""
 
     def open(self, ref: Ref) -> ParquetItems:
         return ParquetItems(self, ref, self._labels[ref["file"]], self._column)
@@ -150,6 +176,9 @@ class ParquetSource:
             for path in self._paths:
                 with _opened(path) as file:
                     names = file.schema_arrow.names
+                    if len(set(names)) < len(names):
+                        twice = next(name for name in names if names.count(name) > 1)
+                        raise ValueError(f"{path} has two columns {twice!r}: a row can have one of them only")
                     if self._column and self._column not in names:
                         raise ValueError(f"{path} has no column {self._column!r}; it has {', '.join(names)}")
                     metadata = file.metadata
@@ -163,7 +192,8 @@ def _opened(path: str) -> Any:
     if os.path.exists(path) and not os.path.isfile(path):
         raise not_regular(path)
     try:
-        return parquet.ParquetFile(path)
+        # Not a whole row group at a time.
+        return parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
     except OSError as error:
         if error.errno is not None:
             raise unreadable(path, error) from None

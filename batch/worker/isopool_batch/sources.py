@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Protocol
 
 from isopool_batch import values
-from isopool_batch.job import DATASET, FILES, JSONL, Job, Ref
+from isopool_batch.job import DATASET, FILES, JOB_FOLDER, JSONL, Job, Ref
 
 
 class Items(Protocol):
@@ -18,6 +18,9 @@ class Items(Protocol):
 
     def fallback_id(self, index: int) -> str:
         """The ID of an item that has none itself, or can't be read."""
+
+    def change(self) -> str:
+        """Why these are not the items that were planned; empty: they are. Cheap if nothing was written meanwhile."""
 
 
 class Source(Protocol):
@@ -48,7 +51,7 @@ def source_of(job: Job) -> Source:
         from isopool_batch.dataset_source import DatasetSource
 
         assert job.input.dataset is not None
-        return DatasetSource(job.input.dataset, job.column)
+        return DatasetSource(job.input.dataset, job.column, os.path.join(job.output, JOB_FOLDER))
     from isopool_batch.parquet_source import ParquetSource
 
     return ParquetSource(job.input.paths, job.column)
@@ -82,6 +85,22 @@ def opened(path: str, buffering: int = -1) -> BinaryIO:
         os.close(descriptor)
         raise not_regular(path)
     return os.fdopen(descriptor, "rb", buffering)
+
+
+Stamp = tuple[int, int, int]
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """Differs if the file was written meanwhile, or is another one; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def changed(path: str) -> str:
+    return f"{path} has changed since the run has planned its items"
 
 
 def not_regular(path: str) -> ValueError:
