@@ -116,7 +116,9 @@ void findNearLimits(const ipc::Report& report, Found& found) {
                   " programs are connected, which is the limit: the next one is refused "
                   "(max_clients)");
   }
-  if (isNear(report.openDescriptors, report.descriptorLimit)) {
+  if (!report.lackOfDescriptors.empty()) {
+    found.problem("the next program is refused: " + base::terminalText(report.lackOfDescriptors));
+  } else if (isNear(report.openDescriptors, report.descriptorLimit)) {
     found.problem("the supervisor has " + std::to_string(report.openDescriptors) + " of " +
                   std::to_string(report.descriptorLimit) +
                   " descriptors open: connections and messages soon wait (LimitNOFILE, ulimit -n)");

@@ -104,8 +104,15 @@ void Supervisor::startAccepting() {
 
 void Supervisor::makeGroup(const std::string& name, uint32_t workers) {
   auto& group = groups_[name];
-  group = std::make_unique<WorkerGroup>(services_, name,
-                                        WorkerGroup::Events{.reaped = [this] { childReaped(); }});
+  group = std::make_unique<WorkerGroup>(
+      services_, name,
+      WorkerGroup::Events{.reaped = [this] { childReaped(); },
+                          .served = [this] { loop_.post([this] { serve(); }); },
+                          .quarantined =
+                              [this, name](const std::string& text) {
+                                if (!waitsForWorkers() || groups_[name]->serves()) return;
+                                loop_.post([this, text] { cannotServe(text); });
+                              }});
   group->openPool(kSharedPool, workers);
 }
 
@@ -155,13 +162,32 @@ void Supervisor::zygoteReady() {
   if (zygote_.readiness()->needsFolders) makeFolders();
   if (privateClient_ != nullptr) privateClient_->zygoteReady();
   for (const auto& [id, client] : clients_) client->zygoteReady();
-  if (std::exchange(served_, true)) return;
+  serve();
+}
+
+// A successor whose workers do not start must not replace a supervisor that serves.
+bool Supervisor::waitsForWorkers() const {
+  if (!socket_) return false;
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const auto& entry) { return !entry.second->serves(); });
+}
+
+void Supervisor::serve() {
+  if (served_ || !zygote_.readiness() || waitsForWorkers()) return;
+  served_ = true;
   startAccepting();
   for (const std::string& missing : zygote_.readiness()->missingProtections) {
     base::log(base::LogLevel::kWarning,
               "the sandbox is weaker than " + options_.sandbox + ": " + missing);
   }
   if (events_.serving) events_.serving();
+}
+
+void Supervisor::cannotServe(const std::string& text) {
+  if (served_) return;
+  base::log(base::LogLevel::kError, "no worker can start: " + text);
+  if (events_.failed) events_.failed("no worker can start: " + text);
+  stop(1);
 }
 
 void Supervisor::zygoteGivenUp(const std::string& text) {
@@ -238,8 +264,11 @@ std::string Supervisor::whyNoMorePrograms(uid_t user, const std::string& program
   std::string refusal = banOf(user, program);
   if (!refusal.empty()) return refusal;
   refusal = limitOfPrograms(user);
-  if (!refusal.empty()) ++refusedPrograms_;
-  return refusal;
+  if (!refusal.empty()) {
+    ++refusedPrograms_;
+    return refusal;
+  }
+  return lackOfDescriptors();
 }
 
 // Empty, or why an operator lets no program of this user with this name attach.
@@ -323,7 +352,7 @@ std::string Supervisor::limitOfPrograms(uid_t user) const {
            " are connected, which is the limit of one user (max_clients_per_user, "
            "ISOPOOL_MAX_CLIENTS_PER_USER)";
   }
-  return lackOfDescriptors();
+  return {};
 }
 
 // The client is kept until the supervisor ends: its last message is not sent yet.
@@ -383,6 +412,7 @@ ipc::Report Supervisor::report() {
   report.refusedConnections = refusedConnections_;
   report.refusedPrograms = refusedPrograms_;
   report.openDescriptors = processes_.openDescriptors();
+  report.lackOfDescriptors = lackOfDescriptors();
   rlimit descriptors{};
   if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) report.descriptorLimit = descriptors.rlim_cur;
   report.clientDescriptors = descriptorsOfClients();
@@ -557,10 +587,14 @@ void Supervisor::awaitDrained() {
     return drained_.setAfter(kDrainLook, [this] { awaitDrained(); });
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kDrained);
-  if (!drained)
-    base::log(base::LogLevel::kWarning,
-              "calls are killed: they did not end within the drain time-out "
-              "(ISOPOOL_DRAIN_TIMEOUT)");
+  if (!drained) {
+    const auto left = std::count_if(clients_.begin(), clients_.end(),
+                                    [](const auto& entry) { return !entry.second->drained(); });
+    base::log(base::LogLevel::kWarning, "the drain time-out is over (ISOPOOL_DRAIN_TIMEOUT), and " +
+                                            std::to_string(left) +
+                                            (left == 1 ? " program has" : " programs have") +
+                                            " not left: calls in flight are killed");
+  }
   ending_ = true;
   refuseAll("the supervisor has shut down");
   stop(0);

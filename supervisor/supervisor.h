@@ -36,7 +36,8 @@ struct Reload {
 struct SupervisorEvents {
   /// It ends because it can't serve, which is logged.
   std::function<void(const std::string& reason)> failed;
-  std::function<void()> serving;   ///< the first zygote is ready, and the socket is open
+  /// The first zygote is ready, and the socket is open; of a successor, each group has a worker.
+  std::function<void()> serving;
   std::function<void()> draining;  ///< SIGTERM or SIGINT was received
   std::function<void()> alive;     ///< called every aliveEvery
   base::Milliseconds aliveEvery{0};
@@ -82,7 +83,8 @@ class Supervisor {
   /// From when on a shared supervisor accepts connections.
   enum class Accept {
     kAtOnce,
-    kWhenServing  ///< it is a successor: its predecessor accepts them until the zygote is ready
+    /// It is a successor: its predecessor accepts them until each group has a worker.
+    kWhenServing
   };
   /// Serves all programs that connect and have permission to. Requests the workers at once; they
   /// are forked when the zygote is ready.
@@ -104,6 +106,9 @@ class Supervisor {
 
  private:
   void zygoteReady();
+  /// Begins to serve, unless it does or a successor's group has no worker yet.
+  void serve();
+  void cannotServe(const std::string& text);
   void makeFolders();
   void zygoteGivenUp(const std::string& text);
   void accept(base::Fd socket);
@@ -134,6 +139,7 @@ class Supervisor {
   uint64_t freeDescriptors() const;
   std::string limitOfConnections(const Peer& peer) const;
   void startAccepting();
+  bool waitsForWorkers() const;
   void childReaped();
   void sweepSoon();
   void sweepOrphans();

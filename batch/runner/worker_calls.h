@@ -37,8 +37,8 @@ struct Misfit {
   std::string reason;
 };
 /// What a finished chunk has left. With misfits nothing was written: without these items it can be.
-/// With types neither: the types of the job's columns are not known, and these are its own. Nor with
-/// a change: the input is not the planned one any more.
+/// With types neither: the types of the job's columns are not known, and these are its own. Nor
+/// with a change: the input is not the planned one any more.
 struct WrittenPart {
   std::string change;
   std::vector<Misfit> misfits;

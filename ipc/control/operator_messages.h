@@ -278,13 +278,14 @@ struct Report {
   std::string reloadFailure;  ///< why the last reload changed no setting; empty: it succeeded
   /// Settings that differ in the file since the last reload that succeeded, but need a restart.
   std::vector<std::string> needRestart;
+  std::string lackOfDescriptors;  ///< why the next program is refused; empty: it is not
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
                        uptimeMilliseconds, pythonVersion, torchVersion, sandbox, missingProtections,
                        restarts, recycled, unfit, zygoteRestarts, sharedBytes, refusedConnections,
                        workers, slots, clients, models, complete, groups, classes,
                        recentMilliseconds, refusedPrograms, clientLimit, openDescriptors,
                        descriptorLimit, clientDescriptors, lostLogLines, droppedOutput, memoryUsed,
-                       memoryLimit, successor, reloadFailure, needRestart)
+                       memoryLimit, successor, reloadFailure, needRestart, lackOfDescriptors)
 };
 
 }  // namespace isopool::ipc

@@ -80,7 +80,8 @@ struct RefuseOutputSegment {
   bool clientLimit = false;  ///< the limit is the client's; otherwise the worker's
   /// No limit was met: the system refuses the memory, for example for lack of descriptors.
   bool ofSystem = false;
-  MSGPACK_DEFINE_ARRAY(client, text, clientLimit, ofSystem)
+  uint32_t patience = 0;  ///< ms for which a call may wait until results come back
+  MSGPACK_DEFINE_ARRAY(client, text, clientLimit, ofSystem, patience)
 };
 
 /// The client may not have this segment of its input arena: the worker refuses calls that lie in it

@@ -298,8 +298,8 @@ void Client::workerRetires(Epoch epoch) {
 }
 
 void Client::callTimeOver(Worker& worker, uint64_t sequence) {
-  const std::string limit =
-      std::to_string(callTime().count()) + " ms (" + settingOfCallTime() + ")";
+  std::string limit = std::to_string(callTime().count()) + " ms (" + settingOfCallTime() + ")";
+  if (worker.isStopped()) limit += "; a signal had stopped its worker";
   if (!worker.overdue(id_, sequence, "ran for longer than " + limit)) return;
   ++overdueCalls_;
   connection_.send(ipc::CallTimeOver{worker.epoch().value, sequence,

@@ -153,6 +153,7 @@ class Client : public GroupClient {
   void workerDied(base::Epoch epoch, const ExitStatus& status) override;
   void channelClosed(base::Epoch epoch) override;
   void segmentWanted(Worker& worker, uint64_t bytes) override;
+  uint32_t patienceOfCalls() const;
   void segmentRetired(Worker& worker, uint32_t segment) override;
   void inputUnmapped() override { releaseRetiredInputs(); }
   void onChannelCorrupt() override;

@@ -219,6 +219,15 @@ void Client::unloadPackage(const ipc::UnloadPackage& message) {
   visitListeningWorkers([&](Worker& worker) { worker.unmapPackage(id_, message.package); });
 }
 
+// A call that waits for room runs: it must not meet its limit of time first, whose error would not
+// name the limit of memory.
+uint32_t Client::patienceOfCalls() const {
+  constexpr base::Milliseconds kPatience(2000);
+  const base::Milliseconds time = callTime();
+  return static_cast<uint32_t>(
+      (time.count() == 0 ? kPatience : std::min(kPatience, time / 2)).count());
+}
+
 void Client::segmentWanted(Worker& worker, uint64_t bytes) {
   const uint64_t limit = services_.options.outputArenaLimit;
   Attachment& attachment = *worker.attachment(id_);
@@ -233,8 +242,8 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
     if (attachment.awaitsClient()) return;
     attachment.wantedBytes = 0;
     countRefusal(ClientLimit::kMemory);
-    return worker.send(
-        ipc::RefuseOutputSegment{id_.value, refusal, /*clientLimit=*/true, /*ofSystem=*/false});
+    return worker.send(ipc::RefuseOutputSegment{id_.value, refusal, /*clientLimit=*/true,
+                                                /*ofSystem=*/false, patienceOfCalls()});
   }
   std::optional<uint32_t> number = attachment.reserveSegment(size, limit);
   if (!number && bytes <= limit) {
@@ -253,7 +262,7 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
         "the worker's output arena holds " + std::to_string(attachment.outputBytes()) +
             " bytes, another " + std::to_string(bytes) + " would exceed the limit of " +
             std::to_string(limit) + " bytes (ISOPOOL_OUTPUT_ARENA_LIMIT)",
-        /*clientLimit=*/false, /*ofSystem=*/false});
+        /*clientLimit=*/false, /*ofSystem=*/false, patienceOfCalls()});
     return;
   }
   services_.stock.makeSegment(size, [self = self_.weak(), epoch = worker.epoch(), number = *number,
@@ -273,7 +282,7 @@ void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, base::Fd
   if (!segment.valid()) {
     attachment->releaseSegment(bytes);
     worker->send(ipc::RefuseOutputSegment{id_.value, failure, /*clientLimit=*/false,
-                                          /*ofSystem=*/true});
+                                          /*ofSystem=*/true, 0});
     return;
   }
   // To the client first: it must know the segment before the worker writes a result into it.

@@ -614,11 +614,13 @@ bool Worker::isStoppedForSomeTime() const {
   return options.stoppedTimeout.count() != 0 && !options.noKill && isStopped();
 }
 
-// Of clients that have no answer from it yet, or whose calls it has not started.
-bool Worker::callsWait() const {
-  return std::any_of(attachments_.begin(), attachments_.end(), [](const auto& entry) {
+// Of clients that have no answer from it yet, or whose calls it has not started, and that no other
+// worker serves.
+bool Worker::onlyItServesCalls() const {
+  return std::any_of(attachments_.begin(), attachments_.end(), [this](const auto& entry) {
     const Attachment& attachment = entry.second;
-    return attachment.usable() ? attachment.queuedCalls() != 0 : attachment.listening();
+    const bool waits = attachment.usable() ? attachment.queuedCalls() != 0 : attachment.listening();
+    return waits && !events_.otherServes(entry.first);
   });
 }
 
@@ -632,7 +634,7 @@ void Worker::lookWhetherStopped(base::Milliseconds left) {
     if (left.count() < 0) return;
   }
   if (left.count() > 0) {
-    if (lasts >= kStopPatience && callsWait() && !events_.othersServe()) {
+    if (lasts >= kStopPatience && onlyItServesCalls()) {
       return lose(DeathCause::kStopped,
                   "a signal had stopped it for " + std::to_string(kStopPatience.count()) +
                       " ms, calls waited for it, and no other worker could serve them");

@@ -59,8 +59,8 @@ class Worker {
     /// A signal has stopped the worker, and does not continue it soon. `left`: until it is lost; 0:
     /// it is not. `leftForCalls`: the same while calls wait that no other worker can serve.
     std::function<void(base::Milliseconds left, base::Milliseconds leftForCalls)> staysStopped;
-    /// Whether another worker of the group can serve calls.
-    std::function<bool()> othersServe;
+    /// Whether another worker can serve the client's calls that wait for this one.
+    std::function<bool(ClientId)> otherServes;
     /// The worker can't serve any more: it died, broke the protocol, or did not start. Not called
     /// after kill().
     std::function<void()> lost;
@@ -197,7 +197,7 @@ class Worker {
   void goneSoon();
   void loseLate(const char* what);
   void lookWhetherStopped(base::Milliseconds left);
-  bool callsWait() const;
+  bool onlyItServesCalls() const;
   void limitLastCode(ClientId client);
   std::optional<uint64_t> lastCodeOf(ClientId client) const;
   void awaitAnswer(ClientId client);

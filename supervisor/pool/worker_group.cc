@@ -416,9 +416,16 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
     }
     base::log(base::LogLevel::kWarning, text);
   };
-  events.othersServe = [this, epoch] {
+  events.otherServes = [this, epoch](ClientId client) {
+    const GroupClient* member = memberOf(client);
+    const auto own = slotTable_.assignmentOf(epoch);
+    if (member == nullptr || !own || !own->slot) return false;
     return std::any_of(serving_.begin(), serving_.end(), [&](const auto& entry) {
-      const Worker* other = entry.second == epoch ? nullptr : find(entry.second);
+      const Slot slot{base::PoolId(entry.first.first), entry.first.second};
+      // A program with several pools calls the workers of the pool that it chose.
+      if (entry.second == epoch || slot.pool != own->slot->pool || !member->uses(slot))
+        return false;
+      const Worker* other = find(entry.second);
       return other != nullptr && other->stage() == Worker::Stage::kReady && !other->isStopped();
     });
   };
@@ -456,6 +463,7 @@ void WorkerGroup::retireWorker(Epoch epoch) {
 
 void WorkerGroup::assignWorker(const Slot& slot, Epoch epoch) {
   serving_[keyOf(slot)] = epoch;
+  if (events_.served) events_.served();
   for (const auto& [id, member] : members_) serveIfAttached(*member, slot, epoch);
   // A spare has a channel to no member while members are kept apart.
   Worker* worker = find(epoch);

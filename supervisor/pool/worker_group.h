@@ -89,6 +89,9 @@ class WorkerGroup : private SlotTableEffects {
  public:
   struct Events {
     std::function<void()> reaped;  ///< a worker was reaped
+    std::function<void()> served;  ///< a slot has a worker; may be empty
+    /// A slot stays empty for a while, see describe(Quarantine); may be empty.
+    std::function<void(const std::string& text)> quarantined;
   };
 
   /// `name` is empty for a private pool, else "shared" or the name of a class.
@@ -132,6 +135,8 @@ class WorkerGroup : private SlotTableEffects {
     for (const auto& [epoch, worker] : workers_) worker->logOutput();
   }
   const SlotTable& slotTable() const { return slotTable_; }
+  /// True if a slot has a worker.
+  bool serves() const { return !serving_.empty(); }
   const std::string& name() const { return name_; }
   void appendPids(std::vector<pid_t>& pids) const;
   /// The worker's name in the log: "worker 0 (pid 5477) of shared pool".

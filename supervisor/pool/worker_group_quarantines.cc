@@ -21,6 +21,7 @@ void WorkerGroup::reportQuarantines() {
   slotsOfMembersChanged();
   for (const Quarantine& each : quarantines) {
     const std::string text = describe(each);
+    if (events_.quarantined) events_.quarantined(text);
     for (const auto& [id, member] : members_) {
       if (member->uses(each.slot)) member->slotQuarantined(each, text);
     }
@@ -117,8 +118,11 @@ void WorkerGroup::countAgainstMembers(const Worker& worker, const DeathReport& r
     const auto found = members_.find(client);
     if (found == members_.end()) continue;
     GroupClient& member = *found->second;
+    const bool already = quarantineOf(client).has_value();
     const ClientDeath death{report.origin.model, name, member.servedCalls()};
-    if (holds_.died(client, death, services_.loop.now()).quarantined) quarantine(member);
+    if (!holds_.died(client, death, services_.loop.now()).quarantined) continue;
+    // A worker that it had before may die in its quarantine.
+    already ? tellOwnQuarantine(member) : quarantine(member);
   }
   scheduleHoldEnd();
 }

@@ -310,11 +310,15 @@ class ForegroundGuardian {
     // Its last message may have come after the messages were read.
     readSuccessor();
     const Guarded ended = *std::exchange(successor_, std::nullopt);
-    tellServing(ipc::SuccessorEnded{
-        "it ended before it served, " +
-        (WIFEXITED(status) ? "with exit code " + std::to_string(WEXITSTATUS(status))
-                           : "by signal " + std::to_string(WTERMSIG(status))) +
-        (ended.failure.empty() ? "; its lines of the log have the reason" : ": " + ended.failure)});
+    tellServing(ipc::SuccessorEnded{"it ended before it served, " +
+                                    (WIFEXITED(status)
+                                         ? "with exit code " + std::to_string(WEXITSTATUS(status))
+                                         : "by signal " + std::to_string(WTERMSIG(status))) +
+                                    (!ended.failure.empty() ? ": " + ended.failure
+                                     // It could not say why.
+                                     : WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                                         ? ": another process or the kernel killed it"
+                                         : "; its lines of the log have the reason")});
     clearAfter(ended.folders);
   }
 

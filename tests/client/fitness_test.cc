@@ -115,6 +115,10 @@ def no_executable_memory():
         raise OSError(ctypes.get_errno(), "prctl")
 
 
+def another_root():
+    os.chroot(os.path.dirname(__import__("tempfile").mkdtemp()))
+
+
 def another_user():
     os.setresuid(65534, 65534, 0)
 
@@ -384,8 +388,9 @@ class SharedFitnessOfAccess : public SharedFitness,
 
 TEST_P(SharedFitnessOfAccess, AWorkerThatMayDoLessIsReplacedBeforeAnotherProgramsCall) {
   const std::string function = GetParam();
-  if (::getuid() != 0 && (function == "another_user" || function == "fewer_capabilities")) {
-    GTEST_SKIP() << "only root can change its user and has capabilities to drop";
+  if (::getuid() != 0 && (function == "another_user" || function == "fewer_capabilities" ||
+                          function == "another_root")) {
+    GTEST_SKIP() << "only root can change its user and its root, and has capabilities to drop";
   }
   serve({"--workers", "1"});
   try {
@@ -394,14 +399,15 @@ TEST_P(SharedFitnessOfAccess, AWorkerThatMayDoLessIsReplacedBeforeAnotherProgram
     GTEST_SKIP() << "the kernel does not have it: " << error.what();
   }
   EXPECT_NE(subject_->number("pid"), worker_);
-  expectReplaced(function == "no_executable_memory"
-                     ? "user code changed its refusal of executable memory"
-                     : "user code restricted what this process may access");
+  expectReplaced(
+      function == "no_executable_memory" ? "user code changed its refusal of executable memory"
+      : function == "another_root" ? "user code changed its "  // working folder, which is not there
+                                   : "user code restricted what this process may access");
 }
 
 INSTANTIATE_TEST_SUITE_P(By, SharedFitnessOfAccess,
                          ::testing::Values("landlock", "another_user", "fewer_capabilities",
-                                           "no_executable_memory"),
+                                           "another_root", "no_executable_memory"),
                          [](const auto& each) { return std::string(each.param); });
 
 class SharedFitnessOfAUser : public SharedFitness,

@@ -170,5 +170,15 @@ TEST(FrozenWorker, ThatIsContinuedAMomentAfterThisProcessIsNotKilled) {
   EXPECT_EQ(pool.subject().number("pid"), worker);
 }
 
+// Idle workers of another pool of the program do not serve its calls.
+TEST(FrozenWorker, IsReplacedWhileAnotherPoolOfTheProgramIsIdle) {
+  OwnPool idle(2);
+  OwnPool pool(1);
+  const pid_t worker = pool.processOf(0);
+  ASSERT_EQ(::kill(worker, SIGSTOP), 0);
+  // Five seconds after the signal, in place of the end of its deadline.
+  EXPECT_NE(pool.subject().ask("pid", {}, {.deadline = milliseconds(20'000)}).toInt(), worker);
+}
+
 }  // namespace
 }  // namespace isopool::tests

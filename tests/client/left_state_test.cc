@@ -149,6 +149,25 @@ def huge_pages():
     libc.prctl(41, 1, 0, 0, 0)
 
 
+def digits():
+    sys.set_int_max_str_digits(640)
+
+
+def switches():
+    sys.setswitchinterval(5.0)
+
+
+def thread_locale():
+    libc.newlocale.restype = ctypes.c_void_p
+    libc.uselocale.restype = ctypes.c_void_p
+    libc.uselocale(ctypes.c_void_p(libc.newlocale(0x1FBF, b"POSIX", None)))
+
+
+def pending():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def nonblocking():
     os.set_blocking(2, False)
 
@@ -226,6 +245,9 @@ def state():
         libc.prctl(3),
         libc.prctl(42, 0, 0, 0, 0),
         os.get_blocking(2),
+        sys.get_int_max_str_digits(),
+        sys.getswitchinterval(),
+        locale.nl_langinfo(locale.CODESET),
     ))
 )";
 
@@ -265,7 +287,8 @@ INSTANTIATE_TEST_SUITE_P(Of, LeftState,
                                            "blocked", "processors", "formats", "slack",
                                            "stack_size", "priority", "io_priority", "scheduling",
                                            "memory_policy", "personality", "no_death_signal",
-                                           "dumpable", "huge_pages", "nonblocking"),
+                                           "dumpable", "huge_pages", "nonblocking", "digits",
+                                           "switches", "thread_locale", "pending"),
                          [](const auto& each) { return std::string(each.param); });
 
 constexpr const char* kManyThreads = R"(
@@ -305,6 +328,22 @@ def rounding():
 def denormals():
     torch.set_flush_denormal(True)
     values()
+
+
+def more_for_a_while():
+    libm.fesetround(UPWARD)
+    number = torch.get_num_threads()
+    torch.set_num_threads(number + 1)
+    values()
+    torch.set_num_threads(number)
+
+
+def values_with_two():
+    number = torch.get_num_threads()
+    torch.set_num_threads(2)
+    found = values()
+    torch.set_num_threads(number)
+    return found
 
 
 def in_the_threads():
@@ -376,6 +415,23 @@ TEST_F(AttachedManagers, ThreadsFlushDenormalNumbersInCallsOfAProgramThatDoesOnl
     EXPECT_EQ(values(), "([0.699999988079071], 0.699999988079071, 1, 0)");
     at::globalContext().setFlushDenormal(false);
     EXPECT_EQ(values(), "([0.699999988079071], 0.699999988079071, 1, 1048576)");
+  }
+}
+
+// An OpenMP keeps threads that it has made, also when it uses one again.
+TEST_F(AttachedManagers, ThreadsThatAProgramHadForAWhileAreNoneOfAnother) {
+  serve({"--workers", "1"});
+  auto leaving = attach(1);
+  leaving->registerModuleSource("threads", kManyThreads);
+  const auto manager = attach(1);
+  manager->registerModuleSource("threads", kManyThreads);
+  InterpreterSession session = manager->acquireOne();
+  InterpreterSession left = leaving->acquireOne();
+  left.global("threads", "more_for_a_while")(at::ArrayRef<Obj>());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(
+        session.global("threads", "values_with_two")(at::ArrayRef<Obj>()).toIValue().toStringRef(),
+        "([0.699999988079071], 0.699999988079071, 1, 1048576)");
   }
 }
 

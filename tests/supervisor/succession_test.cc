@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -229,6 +230,42 @@ TEST(Restart, WhoseZygoteFailsLeavesThePresentSupervisor) {
   })) << supervisor.report().successor;
   EXPECT_EQ(client->call(client->serving(1, 0), "undisturbed"), "undisturbed");
   EXPECT_TRUE(std::filesystem::exists(supervisor.address()));
+}
+
+TEST(Restart, WhoseWorkersFailLeavesThePresentSupervisor) {
+  SharedSupervisor supervisor({"--workers", "2", "--restart-limit", "2"});
+  const auto client = supervisor.attachWithPool(1);
+  supervisor.setMode("worker-exits");
+  ASSERT_TRUE(supervisor.act(Action::kRestart).done);
+  ASSERT_TRUE(supervisor.waitForReport([&](const ipc::Report& report) {
+    return has(report.successor, "it ended before it served, with exit code 1: ") &&
+           has(report.successor, "no worker can start: ");
+  })) << supervisor.report().successor;
+  EXPECT_EQ(client->call(client->serving(1, 0), "undisturbed"), "undisturbed");
+  EXPECT_TRUE(std::filesystem::exists(supervisor.address()));
+}
+
+TEST(Restart, ServesWhenEachGroupHasAWorker) {
+  SharedSupervisor supervisor(
+      {}, "workers = 2\n[class.fast]\nprogram = \"fast\"\ndedicated_workers = 1\n");
+  pid_t present = supervisor.supervisorPid();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(supervisor.waitForReport(
+        [](const ipc::Report& report) { return report.state == "serving"; }));
+    ASSERT_TRUE(supervisor.act(Action::kRestart).done);
+    ipc::Report first;
+    ASSERT_TRUE(supervisor.waitForReport([&](const ipc::Report& report) {
+      first = report;
+      return report.processId != 0 && report.processId != present;
+    }));
+    std::set<std::string> served;
+    for (const ipc::ReportedWorker& worker : first.workers) {
+      if (worker.state == "serving") served.insert(worker.group);
+    }
+    EXPECT_EQ(served, (std::set<std::string>{"fast", "shared"}));
+    ASSERT_TRUE(waitUntilDead(present, kPatience));
+    present = first.processId;
+  }
 }
 
 TEST(Restart, IsRefusedWhileOneIsUnderWay) {

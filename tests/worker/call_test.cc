@@ -412,7 +412,7 @@ TEST_F(Call, AMissUsesTheHeapAndAsksForRoom) {
 TEST_F(Call, FullArenaIsRefusedWithTheNameOfTheSetting) {
   const uint64_t sequence = client.publishProbe("zeros", {4'000'000});
   ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
-  worker->send(ipc::RefuseOutputSegment{1, "the limit is reached"});
+  worker->send(ipc::RefuseOutputSegment{1, "the limit is reached", false, false, 2000});
   const Answer answer = client.receive(sequence);
   ASSERT_EQ(answer.status, Status::kRefused);
   EXPECT_EQ(answer.refusal, ipc::RefusalKind::kArenaFull);
@@ -455,7 +455,8 @@ TEST_F(Call, AnErrorOfAnyLengthIsAnsweredThoughTheArenaIsFull) {
   const uint64_t sequence = other.publishProbe(
       "run", {"raise type('\u00e9' * 30000, (Exception,), {})('\u00e9' * 30000)"});
   const auto request = ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
-  worker->send(ipc::RefuseOutputSegment{request.client, "the limit is reached"});
+  worker->send(
+      ipc::RefuseOutputSegment{request.client, "the limit is reached", false, false, 2000});
   const Answer answer = other.receive(sequence);
   ASSERT_EQ(answer.status, Status::kPythonError);
   EXPECT_EQ(answer.error[0].substr(0, 2), "\xc3\xa9");

@@ -55,6 +55,8 @@ class OutputBlocks final : public ipc::BlockSource {
     std::string reason;        ///< empty: no request was refused since the last segment
     bool clientLimit = false;  ///< the client has reached its limit; otherwise the worker has
     bool ofSystem = false;     ///< no limit was met, but the system lacks something
+    /// For which a call may wait until the client returns results.
+    std::chrono::milliseconds patience{0};
   };
   /// Notes that the supervisor refused a segment, and removes free ones, because these count
   /// towards the limits. If there is none, the next request waits 100 ms.

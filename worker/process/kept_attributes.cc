@@ -96,6 +96,25 @@ constexpr std::array kNumberTable{
            &writeControl<PR_SET_NO_NEW_PRIVS>},
 };
 
+// Signals that a thread has blocked and that wait would come when they are not blocked any more: in
+// another program's call.
+void forgetPendingSignals(const sigset_t& willBeBlocked) noexcept {
+  sigset_t blocked{};
+  sigset_t pending{};
+  if (::pthread_sigmask(SIG_SETMASK, nullptr, &blocked) != 0 || ::sigpending(&pending) != 0) return;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (::sigismember(&pending, signal) != 1 || ::sigismember(&blocked, signal) != 1 ||
+        ::sigismember(&willBeBlocked, signal) == 1) {
+      continue;
+    }
+    sigset_t one{};
+    ::sigaddset(&one, signal);
+    constexpr timespec kNow{};
+    while (::sigtimedwait(&one, nullptr, &kNow) == signal) {
+    }
+  }
+}
+
 bool folderIs(const std::string& folder) noexcept {
   char now[PATH_MAX];
   return ::getcwd(now, sizeof now) != nullptr && folder == now;
@@ -127,6 +146,7 @@ std::string KeptAttributes::restore() const noexcept {
   const char* failed = restoreNumbers();
   if (failed == nullptr) failed = restoreThread();
   if (failed != nullptr) return failed;
+  ::uselocale(LC_GLOBAL_LOCALE);  // of this thread; it has none of its own at first
   const char* const locale = ::setlocale(LC_ALL, nullptr);
   if (locale != nullptr && locale_ != locale && ::setlocale(LC_ALL, locale_.c_str()) == nullptr) {
     return "locale";
@@ -145,6 +165,7 @@ const char* KeptAttributes::restoreNumbers() const noexcept {
 }
 
 const char* KeptAttributes::restoreThread() const noexcept {
+  forgetPendingSignals(blocked_);
   ::pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
   cpu_set_t processors{};
   if (::sched_getaffinity(0, sizeof processors, &processors) == 0 &&

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The first steps of a forked worker in Python."""
 
-import faulthandler
 import gc
 import multiprocessing.connection
 import multiprocessing.process
@@ -13,7 +12,7 @@ from multiprocessing import shared_memory
 from typing import Any
 
 import torch
-from isopool_worker import log_records, thread_counts
+from isopool_worker import interpreter_settings, log_records, thread_counts
 
 
 def begin(
@@ -42,9 +41,7 @@ def begin(
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
-    # A crash log's readers get its end, which must be Python's stack: since Python 3.14 that of C follows it.
-    no_stack_of_c = {"c_stack": False} if sys.version_info >= (3, 14) else {}
-    faulthandler.enable(crash_log, all_threads=True, **no_stack_of_c)
+    interpreter_settings.record(crash_log)
     gc.enable()
     if named_objects:
         _name_objects(named_objects)

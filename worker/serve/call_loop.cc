@@ -66,6 +66,12 @@ void restoreSignals() noexcept {
   ::PyErr_Clear();
 }
 
+void restoreInterpreter() noexcept {
+  const PyRef restore = workerFunction("interpreter_settings", "restore");
+  if (restore) PyRef::steal(::PyObject_CallNoArgs(restore.get()));
+  ::PyErr_Clear();
+}
+
 // A worker without idle time updates its status page after this many calls.
 constexpr uint32_t kCallsPerUpdate = 1024;
 
@@ -182,6 +188,7 @@ void CallLoop::switchTo(ClientLink& channel) noexcept {
 
 void CallLoop::leaveClient() noexcept {
   noModes_.apply();
+  restoreInterpreter();
   leaveEventLoop();
   if (context_) ::PyContext_Exit(context_.get());
   ::PyErr_Clear();
@@ -489,8 +496,8 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
     case ipc::MessageType::kRefuseOutputSegment: {
       const auto message = ipc::decodeMessage<ipc::RefuseOutputSegment>(frame);
       if (ClientLink* channel = find(message.client)) {
-        channel->memory->output.segmentRefused(
-            {message.text, message.clientLimit, message.ofSystem});
+        channel->memory->output.segmentRefused({message.text, message.clientLimit, message.ofSystem,
+                                                std::chrono::milliseconds(message.patience)});
       }
       return;
     }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,9 +113,30 @@ std::string failureOfDescriptors(size_t wanted = kDescriptors) {
 // process with more rules, of another user or with fewer capabilities to examine its parent.
 bool seesParent() {
   char target[1];
-  const std::string path = "/proc/" + std::to_string(::getppid()) + "/exe";
-  return ::readlink(path.c_str(), target, sizeof target) != -1 ||
-         (errno != EACCES && errno != EPERM);
+  const pid_t parent = ::getppid();
+  const std::string path = "/proc/" + std::to_string(parent) + "/exe";
+  // If it has died, this process ends, too.
+  return ::readlink(path.c_str(), target, sizeof target) != -1 || ::getppid() != parent;
+}
+
+// Of the calling thread: unshare(), setns() and chroot() change them.
+constexpr std::array<const char*, 7> kNamespaces{"cgroup",           "ipc",  "mnt", "net",
+                                                 "pid_for_children", "user", "uts"};
+
+std::vector<ino_t> namespaces() {
+  std::vector<ino_t> found;
+  for (const char* name : kNamespaces) {
+    struct stat status {};
+    const std::string path = std::string("/proc/thread-self/ns/") + name;
+    found.push_back(::stat(path.c_str(), &status) == 0 ? status.st_ino : 0);
+  }
+  return found;
+}
+
+std::pair<dev_t, ino_t> rootFolder() {
+  struct stat status {};
+  if (::stat("/", &status) != 0) return {0, 0};
+  return {status.st_dev, status.st_ino};
 }
 
 // The number of threads, and of child processes that were not waited for.
@@ -215,7 +237,9 @@ std::string failureOfThreads() {
 FitnessCheck::FitnessCheck(const Sandbox& sandbox)
     : sandbox_(sandbox),
       filters_(filtersIn(contentsOf("/proc/self/status"))),
-      seesParent_(seesParent()) {
+      seesParent_(seesParent()),
+      root_(rootFolder()),
+      namespaces_(namespaces()) {
   for (size_t i = 0; i < limits_.size(); ++i) {
     ::getrlimit(static_cast<__rlimit_resource>(i), &limits_[i]);
   }
@@ -249,6 +273,7 @@ std::string FitnessCheck::failureOfEachChange() {
     return "user code restricted what this process may access (a Landlock rule set, another user "
            "or fewer capabilities)";
   }
+  if (rootFolder() != root_) return "user code changed its root folder";
   if (std::string found = failureOfLimits(); !found.empty()) return found;
   if (std::string found = failureOfDescriptors(1); !found.empty()) return found;
   return interpreter_.lacksNames() ? interpreter_.failure() : std::string();
@@ -294,6 +319,7 @@ std::string FitnessCheck::failure() const {
     if (std::string found = check(); !found.empty()) return found;
   }
   if (std::string found = interpreter_.failure(); !found.empty()) return found;
+  if (namespaces() != namespaces_) return "user code changed its namespaces";
   return failureOfFilters();
 }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "worker/process/kept_attributes.h"
 #include "worker/process/kept_streams.h"
@@ -51,6 +53,8 @@ class FitnessCheck {
       filters_;  ///< number of system call filters on the main thread; nullopt: unknown
   /// Whether the kernel allowed it at first to examine its parent; under strict it does not.
   const bool seesParent_;
+  const std::pair<dev_t, ino_t> root_;
+  const std::vector<ino_t> namespaces_;  ///< of the main thread
   std::array<rlimit, RLIM_NLIMITS> limits_{};
   uint64_t lastServed_ = 0;
   uint64_t servedSinceCheck_ = 0;  ///< the client that was served since the last complete check

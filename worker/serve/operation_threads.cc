@@ -5,7 +5,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 
+#include <dlfcn.h>
+#include <link.h>
+
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "worker/process/floating_point.h"
 
@@ -21,6 +27,50 @@ void inEachThread(int count, Step step) {
   at::TensorBase pieces = at::detail::empty_cpu({count}, at::kByte);
   at::TensorIterator::nullary_op(pieces).for_each(
       [&](char**, const int64_t*, int64_t, int64_t) { step(); }, /*grain_size=*/1);
+}
+
+using Pause = int (*)(int);
+constexpr int kPauseHard = 2;  // omp_pause_hard
+
+struct Libraries {
+  unsigned long long loaded = 0;  // since the process began
+  std::vector<Pause> pauses;
+};
+
+// omp_pause_resource_all() of each OpenMP in this process. Looks again when libraries were loaded.
+const std::vector<Pause>& pauses() {
+  static Libraries known;
+  unsigned long long loaded = 0;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* count) {
+        *static_cast<unsigned long long*>(count) = library->dlpi_adds;
+        return 1;
+      },
+      &loaded);
+  if (loaded == known.loaded) return known.pauses;
+  std::vector<std::string> paths;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* found) {
+        const std::string_view path = library->dlpi_name;
+        // libgomp, libomp, libiomp5, and others, which lack the function.
+        if (path.substr(path.rfind('/') + 1).find("omp") != std::string_view::npos) {
+          static_cast<std::vector<std::string>*>(found)->emplace_back(path);
+        }
+        return 0;
+      },
+      &paths);
+  known = {loaded, {}};
+  for (const std::string& path : paths) {
+    void* const library = ::dlopen(path.c_str(), RTLD_NOLOAD | RTLD_NOW);
+    if (library == nullptr) continue;
+    const auto pause = reinterpret_cast<Pause>(::dlsym(library, "omp_pause_resource_all"));
+    // Not closed: it must stay as long as it is called.
+    if (pause != nullptr)
+      known.pauses.push_back(pause);
+    else
+      ::dlclose(library);
+  }
+  return known.pauses;
 }
 
 int threads = 1;
@@ -41,6 +91,12 @@ void matchOperationThreads() {
   threads = now;
 }
 
-void forgetOperationThreads() noexcept { given.reset(); }
+// An OpenMP that has made threads for code which raised their number keeps them when the number is
+// one again. It ends those of this thread when it is paused, and makes others when they are needed.
+void forgetOperationThreads() {
+  given.reset();
+  if (at::get_num_threads() > 1) return;
+  for (const Pause pause : pauses()) pause(kPauseHard);
+}
 
 }  // namespace isopool::worker

@@ -11,7 +11,7 @@ namespace isopool::worker {
 void matchOperationThreads();
 
 /// To be called before another program's code runs: that of the former one may have set modes in
-/// these threads itself (OpenMP regions of an extension do).
-void forgetOperationThreads() noexcept;
+/// these threads itself (OpenMP regions of an extension do), or have had more of them for a while.
+void forgetOperationThreads();
 
 }  // namespace isopool::worker

@@ -40,7 +40,10 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   const auto unanswered = [&] { return output.awaitsAnswer() && output.refusal().reason.empty(); };
   for (;;) {
     output.wantRoom(bytes);
-    const std::chrono::seconds limit = unanswered() ? kWaitForAnswer : kWaitForRoom;
+    const std::chrono::milliseconds limit = unanswered() ? kWaitForAnswer
+                                            : output.refusal().reason.empty()
+                                                ? kWaitForRoom
+                                                : output.refusal().patience;
     const bool over = waited.look(std::chrono::steady_clock::now()) >= limit;
     // No limit was met: to wait for returned results does not help.
     if (output.refusal().ofSystem || over || channel.detached) break;
@@ -48,7 +51,7 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
     output.collectReturned();
     if (void* block = output.allocateUnnoted(bytes)) return block;
   }
-  const auto& [reason, clientLimit, ofSystem] = output.refusal();
+  const auto& [reason, clientLimit, ofSystem, patience] = output.refusal();
   if (ofSystem) {
     throw Refusal(ipc::RefusalKind::kArenaFull, "no shared memory for " + std::to_string(bytes) +
                                                     " bytes of a result: " + reason);

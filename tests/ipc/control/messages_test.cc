@@ -56,7 +56,7 @@ TEST(Messages, CrossWithEveryFieldAtItsLimit) {
   crossed(ForkWorker{kLarge, kLarge, "GPU-8e2f", true});
   crossed(AttachChannel{kLarge, kLarge, kLarge, kLarge32, kLarge32, kLarge});
   crossed(MapPackage{kLarge, kLarge32, kLarge, std::string(100'000, 'n')});
-  crossed(RefuseOutputSegment{kLarge, "the limit", true, true});
+  crossed(RefuseOutputSegment{kLarge, "the limit", true, true, 7});
   crossed(RetireInputSegment{kLarge32});
   crossed(InputSegmentReleased{kLarge32});
   crossed(UnmapOutputSegment{kLarge, kLarge32});
