@@ -64,6 +64,7 @@ struct Options {
   bool inlineRun = false;
   std::string only;
   std::string timeout;
+  std::string startTimeout;
   std::string memory;
   std::string shard;
   std::string maxFailures;
@@ -130,6 +131,10 @@ void complete(Options& options) {
   if (!options.timeout.empty()) {
     options.job.timeout = std::chrono::milliseconds(
         quantity("--timeout", options.timeout, base::kTimeUnits, 1000, "10s, 500ms or 2m"));
+  }
+  if (!options.startTimeout.empty()) {
+    options.job.startTimeout = std::chrono::milliseconds(
+        quantity("--start-timeout", options.startTimeout, base::kTimeUnits, 1000, "10s or 5m"));
   }
   if (!options.memory.empty()) {
     options.job.pool.workerMemory =
@@ -227,6 +232,7 @@ int batchCommand(int argc, char** argv) {
                  "FILE.py:NAME, or a model's file (torch.package as FILE:MODULE/RESOURCE)");
   app.add_option("INPUT", job.inputs,
                  "Parquet or JSON-lines files; other files, folders, globs; or FILE.py:DATASET");
+  app.add_flag("--files", job.files, "the items are files, also tables: the model gets paths");
   app.add_option("-o,--output", job.output, "folder for the results")->type_name("OUT");
   app.add_option("--column", job.column, "the model gets this column of each row")
       ->type_name("NAME");
@@ -244,6 +250,9 @@ int batchCommand(int argc, char** argv) {
                  "(default: those of the first results)")
       ->type_name("SCHEMA");
   app.add_option("--timeout", options.timeout, "of one item: 10s, 500ms (default: none)")
+      ->type_name("TIME");
+  app.add_option("--start-timeout", options.startTimeout,
+                 "of making the model in a worker: 5m (default: 60m)")
       ->type_name("TIME");
   app.add_option("--retries", job.retries, "further tries of an item that failed alone")
       ->capture_default_str()

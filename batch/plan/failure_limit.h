@@ -14,6 +14,8 @@ struct FailureLimit {
   /// The share says nothing before so many items have an outcome.
   static constexpr uint64_t kFirstItems = 100;
 
+  bool isSet() const { return count || share; }
+
   bool exceeded(uint64_t failed, uint64_t done) const {
     if (count && failed > *count) return true;
     const uint64_t settled = failed + done;

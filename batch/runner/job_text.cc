@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch/runner/job_text.h"
 
+#include <glob.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,8 +102,90 @@ std::string rootOf(const std::vector<std::string>& paths) {
   return root;
 }
 
-Json inputJson(const std::vector<std::string>& inputs) {
-  if (inputs.empty()) throw BatchRefused("a batch job needs an input");
+constexpr std::array<std::string_view, 2> kParquet{".parquet", ".pq"};
+constexpr std::array<std::string_view, 2> kLines{".jsonl", ".ndjson"};
+/// Of tables that are not read.
+constexpr std::array<std::string_view, 13> kOtherTables{
+    ".csv", ".tsv", ".json",  ".gz",  ".zst",  ".bz2",    ".xz",
+    ".tar", ".zip", ".arrow", ".orc", ".avro", ".feather"};
+
+template <typename Ends>
+bool endsWithAny(const std::string& text, const Ends& ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [&text](std::string_view end) { return endsWith(text, end); });
+}
+
+/// The files that a pattern matches.
+std::vector<std::string> matching(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> files;
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  ::globfree(&found);
+  if (files.empty()) throw BatchRefused("input: " + pattern + " matches no files");
+  return files;
+}
+
+/// The files of a folder in order, with those of its folders; without names that begin with a dot
+/// or, as those of programs that write tables, with an underscore. Nothing if one is no table, or
+/// if the folder can't be read: then its files are looked for as items, which gives the reason.
+std::vector<std::string> tablesIn(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  auto each = fs::recursive_directory_iterator(
+      folder, fs::directory_options::follow_directory_symlink, error);
+  for (; !error && each != fs::recursive_directory_iterator(); each.increment(error)) {
+    const std::string name = each->path().filename();
+    if (name.starts_with('.') || name.starts_with('_')) {
+      each.disable_recursion_pending();
+    } else if (!each->is_directory(error)) {
+      if (!endsWithAny(name, kParquet) && !endsWithAny(name, kLines)) return {};
+      files.push_back(each->path());
+    }
+  }
+  if (error) return {};
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Patterns and folders of tables as their files; all other inputs as they are.
+std::vector<std::string> withoutFoldersOfTables(const std::vector<std::string>& inputs) {
+  std::vector<std::string> all;
+  std::error_code error;
+  for (const std::string& input : inputs) {
+    std::vector<std::string> files;
+    if (fs::is_directory(input, error)) {
+      files = tablesIn(input);
+    } else if (!fs::exists(input, error) && input.find_first_of("*?[") != std::string::npos &&
+               (endsWithAny(input, kParquet) || endsWithAny(input, kLines))) {
+      files = matching(input);
+    }
+    if (files.empty()) files.push_back(input);
+    all.insert(all.end(), files.begin(), files.end());
+  }
+  return all;
+}
+
+/// A model would get the path of a table as its only item.
+void refuseTables(const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs) {
+    std::string why;
+    if (endsWithAny(input, kParquet) || endsWithAny(input, kLines)) {
+      why = "is a table, and not all inputs are of its kind: give them in jobs of their own";
+    } else if (endsWithAny(input, kOtherTables)) {
+      why = "is of a kind whose rows are not read: convert it to Parquet or JSON lines";
+    }
+    if (why.empty()) continue;
+    throw BatchRefused("input: " + input + " " + why +
+                       ", or give --files (BatchJob::files) to pass paths to the model");
+  }
+}
+
+Json inputJson(const BatchJob& job) {
+  if (job.inputs.empty()) throw BatchRefused("a batch job needs an input");
+  const std::vector<std::string> inputs =
+      job.files ? job.inputs : withoutFoldersOfTables(job.inputs);
   if (inputs.size() == 1) {
     if (const auto parts = pythonName(inputs.front())) {
       return {{"kind", "dataset"},
@@ -113,20 +196,23 @@ Json inputJson(const std::vector<std::string>& inputs) {
       return {{"kind", "dataset"}, {"pickle", existingFile(inputs.front(), "input")}};
     }
   }
-  const auto all = [&inputs](std::initializer_list<std::string_view> ends) {
-    return std::all_of(inputs.begin(), inputs.end(), [&ends](const std::string& input) {
-      return std::any_of(ends.begin(), ends.end(),
-                         [&input](std::string_view end) { return endsWith(input, end); });
+  const auto all = [&](const auto& ends) {
+    return !job.files && std::all_of(inputs.begin(), inputs.end(), [&](const std::string& input) {
+      return endsWithAny(input, ends);
     });
   };
-  const bool parquet = all({".parquet", ".pq"});
-  const bool lines = all({".jsonl", ".ndjson"});
+  const bool parquet = all(kParquet);
+  const bool lines = all(kLines);
+  if (!parquet && !lines && !job.files) refuseTables(inputs);
   std::vector<std::string> paths;
   for (const std::string& input : inputs) {
     paths.push_back(parquet || lines ? existingFile(input, "input") : absolutePath(input));
   }
   Json json{{"kind", parquet ? "parquet" : lines ? "jsonl" : "files"}, {"paths", paths}};
-  if (!parquet && !lines) json["root"] = rootOf(paths);
+  if (!parquet && !lines) {
+    json["root"] = rootOf(paths);
+    json["tables"] = job.files;
+  }
   return json;
 }
 
@@ -171,7 +257,7 @@ ModelSource modelSource(const std::string& text) {
 
 BatchFormat formatOf(const BatchJob& job) {
   if (job.format != BatchFormat::kAsInput) return job.format;
-  return inputJson(job.inputs)["kind"] == "jsonl" ? BatchFormat::kJsonLines : BatchFormat::kParquet;
+  return inputJson(job)["kind"] == "jsonl" ? BatchFormat::kJsonLines : BatchFormat::kParquet;
 }
 
 std::string workerJob(const BatchJob& job) {
@@ -188,11 +274,12 @@ std::string workerJob(const BatchJob& job) {
                        std::to_string(kMostItemsOfCall));
   }
   if (job.timeout && job.timeout->count() <= 0) throw BatchRefused("timeout: must be above zero");
+  if (job.startTimeout.count() <= 0) throw BatchRefused("startTimeout: must be above zero");
   if (job.maxFailureShare && (*job.maxFailureShare < 0 || *job.maxFailureShare > 1)) {
     throw BatchRefused("maxFailureShare: must be between 0 and 1");
   }
   return base::jsonText({{"model", modelJson(modelSource(job.model))},
-                         {"input", inputJson(job.inputs)},
+                         {"input", inputJson(job)},
                          {"preprocess", pythonFunction(job.preprocess, "preprocess")},
                          {"postprocess", pythonFunction(job.postprocess, "postprocess")},
                          {"column", job.column},
@@ -210,6 +297,7 @@ Json storedJob(const BatchJob& job) {
   for (const std::string& input : job.inputs) inputs.push_back(absolutePath(input));
   Json json{{"model", model.path + (model.name.empty() ? "" : ":" + model.name)},
             {"inputs", inputs},
+            {"files", job.files},
             {"preprocess", pythonFunction(job.preprocess, "preprocess")},
             {"postprocess", pythonFunction(job.postprocess, "postprocess")},
             {"column", job.column},
@@ -218,6 +306,7 @@ Json storedJob(const BatchJob& job) {
             {"format", nameOf(kFormats, job.format)},
             {"schema", schemaSource(job.schema)},
             {"timeout_ms", job.timeout ? Json(job.timeout->count()) : Json()},
+            {"start_timeout_ms", job.startTimeout.count()},
             {"retries", job.retries},
             {"max_failures", job.maxFailures ? Json(*job.maxFailures) : Json()},
             {"max_failure_share", job.maxFailureShare ? Json(*job.maxFailureShare) : Json()},
@@ -233,6 +322,7 @@ BatchJob jobOf(const std::string& text, const PoolOptions* retry) {
     BatchJob job;
     job.model = json.at("model");
     job.inputs = json.at("inputs");
+    job.files = json.value("files", false);
     job.preprocess = json.at("preprocess");
     job.postprocess = json.at("postprocess");
     job.column = json.at("column");
@@ -243,6 +333,8 @@ BatchJob jobOf(const std::string& text, const PoolOptions* retry) {
     if (!json.at("timeout_ms").is_null()) {
       job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<int64_t>());
     }
+    job.startTimeout = std::chrono::milliseconds(
+        json.value("start_timeout_ms", int64_t{job.startTimeout.count()}));
     job.retries = json.at("retries");
     if (!json.at("max_failures").is_null()) job.maxFailures = json.at("max_failures");
     if (!json.at("max_failure_share").is_null()) {

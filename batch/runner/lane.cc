@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch/runner/lane.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -36,11 +38,6 @@ bool isDiskFull(const RemoteError& error) {
   return error.pythonType().find("OSError") != std::string::npos &&
          (error.message().find("[Errno 28]") != std::string::npos ||
           error.message().find("[Errno 122]") != std::string::npos);
-}
-
-[[noreturn]] void refuseChange(const std::string& change) {
-  throw BatchRefused("the inputs changed during the run: " + change +
-                     ". Restore them and run the job again, or start anew with --force");
 }
 
 /// A step has several items only if that delays the end of a hanging one little.
@@ -87,6 +84,11 @@ void Lane::run() noexcept {
   } catch (...) {
     shared_.fail(std::current_exception());
   }
+}
+
+void Lane::endPreparation() const noexcept {
+  if (!preparing_ || std::getenv("ISOPOOL_SOCKET") != nullptr) return;
+  if (const auto process = worker_.processId()) ::kill(*process, SIGKILL);
 }
 
 Lane::Work Lane::begin(int64_t number) {
@@ -171,7 +173,6 @@ void Lane::step(Work& work) {
   work.limit = options.runTime.value_or(std::chrono::nanoseconds::zero());
   const auto caught = calls_->run(*range, call, options);
   work.running.reset();
-  if (caught && caught->changed) refuseChange(caught->failure.message);
   work.deathsBesideCalls = 0;
   pace_.add(range->count, std::chrono::steady_clock::now() - began);
   const ItemRange right{range->first, caught ? caught->range.first - range->first : range->count};
@@ -219,7 +220,14 @@ void Lane::ensureOpen(Work& work) {
   open_ = false;
   if (!calls_) {
     ++failedPreparations_;
-    calls_.emplace(worker_, workerJob_, model_);
+    preparing_ = true;
+    try {
+      calls_.emplace(worker_, workerJob_, model_, job_.startTimeout);
+    } catch (...) {
+      preparing_ = false;
+      throw;
+    }
+    preparing_ = false;
     failedPreparations_ = 0;
     unavailable_ = 0;
     fresh_ = true;
@@ -246,7 +254,6 @@ void Lane::finish(Work& work) {
         error.message() +
         (parquet_ ? ". In Parquet each column has one type; JSON lines take any" : ""));
   }
-  if (!part.change.empty()) refuseChange(part.change);
   if (!part.misfits.empty()) {
     for (const Misfit& misfit : part.misfits) {
       BatchFailure failure;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -45,6 +46,9 @@ class Lane {
 
   /// Until no chunk is left or the run ends. Does not throw.
   void run() noexcept;
+  /// If the model is being made in a worker of this program, which may take long, ends that worker.
+  /// Any thread, when the run ends.
+  void endPreparation() const noexcept;
 
  private:
   /// A step whose worker died. `time`: how long its last item had run, without the time in which
@@ -103,6 +107,7 @@ class Lane {
   const uint32_t itemsOfCall_;
   Pace pace_;
   std::optional<WorkerCalls> calls_;
+  std::atomic<bool> preparing_{false};
   int failedPreparations_ = 0;  ///< workers that died while they prepared the model, in a row
   int unavailable_ = 0;         ///< how often the pool had no worker, in a row
   bool fresh_ = false;          ///< the worker of calls_ has made no call yet

@@ -75,6 +75,8 @@ class Run {
     shared_ = &shared;
     work();
     if (const std::exception_ptr error = shared.error()) {
+      // A corrected job is another one, and nothing is in its way.
+      if (shared.mistaken()) journal_.forgetPlan();
       writeQuarantine(folder_, journal_.quarantined());
       std::rethrow_exception(error);
     }
@@ -330,10 +332,12 @@ class Run {
     base::Mutex mutex;
     base::Condition ended;
     size_t running = manager_->allInstances().size();
+    std::deque<Lane> lanes;
     std::vector<std::thread> threads;
     for (const Interpreter& worker : manager_->allInstances()) {
-      threads.emplace_back([&, this] {
-        Lane(job_, workerJob_, model_, worker, journal_, *shared_).run();
+      Lane& lane = lanes.emplace_back(job_, workerJob_, model_, worker, journal_, *shared_);
+      threads.emplace_back([&] {
+        lane.run();
         const base::MutexLock lock(mutex);
         --running;
         ended.notify_all();
@@ -344,6 +348,9 @@ class Run {
       ended.wait_for(lock, kTick);
       lock.unlock();
       tick();
+      if (shared_->ending()) {
+        for (const Lane& each : lanes) each.endPreparation();
+      }
       lock.lock();
     }
     lock.unlock();

@@ -10,6 +10,19 @@ namespace isopool::batch {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
+/// So many items tell a mistake in the job from one in the inputs.
+constexpr uint64_t kAlike = 20;
+
+/// Without numbers and what is quoted, as in names of files.
+std::string causeOf(const BatchFailure& failure) {
+  std::string cause = failure.phase + ' ' + failure.type + ' ';
+  bool quoted = false;
+  for (const char character : failure.message) {
+    if (character == '\'' || character == '"') quoted = !quoted;
+    if (!quoted && (character < '0' || character > '9')) cause += character;
+  }
+  return cause;
+}
 
 }  // namespace
 
@@ -79,6 +92,7 @@ void SharedState::countDone(int64_t items) { done_ += items; }
 void SharedState::quarantine(const QuarantinedItem& item) {
   journal_.quarantine(item);
   const uint64_t failed = ++failed_;
+  endIfAllFailAlike(item.failure, failed);
   if (control_.failure) {
     const base::MutexLock lock(mutex_);
     control_.failure(item.failure);
@@ -89,6 +103,23 @@ void SharedState::quarantine(const QuarantinedItem& item) {
                                  "the last one is " +
                                  item.failure.id + ": " + item.failure.message);
   }
+}
+
+// A mistake in the job, and not in its inputs: a missing import, another number of arguments.
+void SharedState::endIfAllFailAlike(const BatchFailure& failure, uint64_t failed) {
+  if (limit_.isSet() || done_ > 0) return;
+  const std::string cause = causeOf(failure);
+  const base::MutexLock lock(mutex_);
+  alike_ = alike_ && failure.reason == BatchReason::kRaised && (failed == 1 || cause == cause_);
+  cause_ = cause;
+  if (!alike_ || failed < kAlike || error_) return;
+  error_ = std::make_exception_ptr(
+      BatchRefused("each of the first " + std::to_string(failed) + " items failed alike, in " +
+                   failure.phase + ": " + failure.type + ": " + failure.message +
+                   ". To set such items aside all the same, allow it with --max-failures 100%\n" +
+                   failure.traceback));
+  mistaken_ = true;
+  ending_ = true;
 }
 
 void SharedState::end(BatchEnd end, const std::string& message) {

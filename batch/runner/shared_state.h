@@ -46,6 +46,9 @@ class SharedState {
   /// Writes the item into the journal, tells the caller, and ends the run if these are too many.
   void quarantine(const QuarantinedItem& item);
 
+  /// True if the run has failed because each of the first items did, with the same reason.
+  bool mistaken() const { return mistaken_; }
+
   /// Ends the run after the items in flight. The first reason counts.
   void end(BatchEnd end, const std::string& message);
   /// Ends the run: runBatch() throws this.
@@ -63,11 +66,14 @@ class SharedState {
   BatchProgress progress() const;
 
  private:
+  void endIfAllFailAlike(const BatchFailure& failure, uint64_t failed);
+
   Journal& journal_;
   const FailureLimit limit_;
   const BatchControl& control_;
   std::atomic<bool> ending_{false};
   std::atomic<bool> poolLost_{false};
+  std::atomic<bool> mistaken_{false};
   std::atomic<int64_t> done_{0};
   std::atomic<int64_t> computed_{0};
   std::atomic<uint64_t> failed_{0};
@@ -84,6 +90,8 @@ class SharedState {
   std::exception_ptr error_ ISOPOOL_GUARDED_BY(mutex_);
   std::optional<BatchEnd> end_ ISOPOOL_GUARDED_BY(mutex_);
   std::string message_ ISOPOOL_GUARDED_BY(mutex_);
+  bool alike_ ISOPOOL_GUARDED_BY(mutex_) = true;  ///< all items that failed, by causeOf()
+  std::string cause_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace isopool::batch

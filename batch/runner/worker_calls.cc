@@ -17,16 +17,20 @@ using base::Json;
 constexpr const char* kModule = "isopool_batch.calls";
 
 /// For steps that run no code of the user's and take milliseconds, or that import the model.
-CallOptions within(std::chrono::minutes time) {
+CallOptions within(std::chrono::milliseconds time) {
   CallOptions options;
   options.deadline = time;
   return options;
 }
-// Imports of large models from a network file system take minutes.
-constexpr auto kPreparing = std::chrono::minutes(60);
 constexpr auto kFileWork = std::chrono::minutes(10);
 
 std::string textOf(const Obj& result) { return result.toIValue().toStringRef(); }
+
+void refuseChange(const std::string& change) {
+  if (change.empty()) return;
+  throw BatchRefused("the inputs changed during the run: " + change +
+                     ". Restore them and run the job again, or start anew with --force");
+}
 
 BatchReason reasonOf(const std::string& word) {
   return word == "memory" ? BatchReason::kMemory : BatchReason::kRaised;
@@ -49,20 +53,25 @@ bool namesMemory(const std::string& crashLog) {
 }  // namespace
 
 WorkerCalls::WorkerCalls(const Interpreter& worker, const std::string& job,
-                         const StoredModel& model)
+                         const StoredModel& model, std::chrono::milliseconds limit)
     : worker_(worker), job_(job), session_(worker.acquireSession(within(kFileWork))) {
   processId_ = worker.processId();
   try {
     if (model) {
-      const Obj object = model->toObj(&session_, within(kPreparing));
+      const Obj object = model->toObj(&session_, within(limit));
       const Obj set =
-          session_.global(kModule, "set_model").call({text(job_), object}, within(kPreparing));
+          session_.global(kModule, "set_model").call({text(job_), object}, within(limit));
     }
     const Obj prepared =
-        session_.global(kModule, "prepare").call({at::IValue(job_)}, {}, within(kPreparing));
+        session_.global(kModule, "prepare").call({at::IValue(job_)}, {}, within(limit));
   } catch (const RemoteError& error) {
     throw BatchRefused("the model can't be prepared: " + error.pythonType() + ": " +
                        error.message() + "\n" + error.traceback());
+  } catch (const DeadlineExceeded&) {
+    throw BatchRefused(
+        "the model can't be prepared: it took longer than " +
+        base::spellQuantity(static_cast<uint64_t>(limit.count()), base::kTimeUnits, " ") +
+        " (--start-timeout, BatchJob::startTimeout)");
   }
 }
 
@@ -80,6 +89,8 @@ std::vector<ItemRange> WorkerCalls::open(const PlannedChunk& chunk, const std::s
   json += ",\"ref\":" + chunk.reference + "}";
   chunk_ = session_.global(kModule, "open_chunk")
                .call({at::IValue(job_), at::IValue(json)}, {}, within(kFileWork));
+  const Obj change = chunk_.attr("prepare").call(std::vector<at::IValue>{}, {}, within(kFileWork));
+  refuseChange(textOf(change));
   run_ = chunk_.attr("run");
   std::vector<ItemRange> recovered;
   const Obj finished = chunk_.attr("finished").call(std::vector<at::IValue>{}, {}, {});
@@ -103,11 +114,7 @@ std::optional<CaughtFailure> WorkerCalls::run(ItemRange range, uint32_t call,
     caught.range = {json.at("first"), 0};
     return caught;
   }
-  if (json.at("reason") == "changed") {
-    caught.changed = true;
-    caught.failure.message = json.at("message");
-    return caught;
-  }
+  if (json.at("reason") == "changed") refuseChange(json.at("message"));
   caught.range = {json.at("first"), json.at("count")};
   caught.spoilt = json.at("spoilt");
   caught.failure.reason = reasonOf(json.at("reason"));
@@ -138,10 +145,10 @@ WrittenPart WorkerCalls::finish() {
     }
     return none;
   }
-  if (json.contains("changed")) return {json.at("changed"), {}, {}, 0, 0};
-  if (json.contains("types")) return {{}, {}, json.at("types"), 0, 0};
+  if (json.contains("changed")) refuseChange(json.at("changed"));
+  if (json.contains("types")) return {{}, json.at("types"), 0, 0};
   chunk_ = run_ = Obj();
-  return {{}, {}, {}, json.at("rows"), json.at("bytes")};
+  return {{}, {}, json.at("rows"), json.at("bytes")};
 }
 
 void WorkerCalls::freezeSchema(const std::string& fingerprint,

@@ -37,10 +37,8 @@ struct Misfit {
   std::string reason;
 };
 /// What a finished chunk has left. With misfits nothing was written: without these items it can be.
-/// With types neither: the types of the job's columns are not known, and these are its own. Nor
-/// with a change: the input is not the planned one any more.
+/// With types neither: the types of the job's columns are not known, and these are its own.
 struct WrittenPart {
-  std::string change;
   std::vector<Misfit> misfits;
   std::string types;
   uint64_t rows = 0;
@@ -54,12 +52,14 @@ struct WrittenPart {
 class WorkerCalls {
  public:
   /// Opens a session on this worker and prepares the model there; throws BatchRefused if that
-  /// raises an exception. The references must outlive the object.
-  WorkerCalls(const Interpreter& worker, const std::string& job, const StoredModel& model);
+  /// raises an exception or takes longer than `limit`. The references must outlive the object.
+  WorkerCalls(const Interpreter& worker, const std::string& job, const StoredModel& model,
+              std::chrono::milliseconds limit);
 
   /// False if another worker has the slot now: this one was replaced and ends soon.
   bool isCurrent() const;
-  /// Opens a chunk; returns the items whose results an earlier worker has left.
+  /// Opens a chunk; returns the items whose results an earlier worker has left. Throws BatchRefused
+  /// if the input has changed.
   std::vector<ItemRange> open(const PlannedChunk& chunk, const std::string& part,
                               const std::vector<uint32_t>& leftOut);
   /// Calls the model for these items of the open chunk, `call` of them after the other. No value:

@@ -38,10 +38,14 @@ struct BatchJob {
   /// "model.pt:model/model.pkl": an object of a torch.package. "model.onnx", "model.pt2",
   /// "model.ts": see InterpreterManager::loadModel(). "model.pkl": a callable by cloudpickle.
   std::string model;
-  /// Parquet files, or JSON-lines files (.jsonl, .ndjson), whose rows are the items. Or any other
-  /// files, folders and glob patterns: each file is an item, the model gets its path. Or one map
-  /// style dataset, "app.py:data", or "data.pkl" by cloudpickle.
+  /// Parquet files, or JSON-lines files (.jsonl, .ndjson), whose rows are the items, also by
+  /// folders of them alone and by glob patterns. Or any other files, folders and glob patterns:
+  /// each file is an item, the model gets its path. Or one map style dataset, "app.py:data", or
+  /// "data.pkl" by cloudpickle.
   std::vector<std::string> inputs;
+  /// Each file is an item, also a table. Without it a table among other files is refused, and one
+  /// of a kind whose rows are not read.
+  bool files = false;
   /// The folder for the results. It is made if it is missing. One run at a time uses it.
   std::string output;
 
@@ -62,6 +66,9 @@ struct BatchJob {
   /// The time that one item may take. An item that takes longer counts as failed, and its worker is
   /// killed. None: no limit.
   std::optional<std::chrono::milliseconds> timeout;
+  /// The time in which a worker must have made the model: imports, weights. The job is refused if
+  /// it takes longer.
+  std::chrono::milliseconds startTimeout{std::chrono::minutes(60)};
   /// How often an item that failed alone is tried again before it is set aside.
   uint32_t retries = 1;
   /// Ends the run when more items than this are set aside, ...

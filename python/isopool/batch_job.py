@@ -68,6 +68,7 @@ def batch(
     inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Any,
     output: str | os.PathLike[str],
     *,
+    files: bool = False,
     preprocess: str = "",
     postprocess: str = "",
     column: str = "",
@@ -76,6 +77,7 @@ def batch(
     format: Format | None = None,
     schema: Any = None,
     timeout: float | timedelta | None = None,
+    start_timeout: float | timedelta | None = None,
     retries: int = 1,
     max_failures: int | None = None,
     max_failure_share: float | None = None,
@@ -94,7 +96,8 @@ def batch(
     which goes to the workers by value (cloudpickle); of a class each worker makes one instance. `inputs` are paths of
     Parquet or JSON-lines files, of other files, folders or glob patterns, "app.py:DATASET", or a map-style dataset: an
     object with `__len__` and `__getitem__` that is no list of paths, by value, too. docs/batch.md describes the other
-    arguments, isopool/batch.h every detail. `timeout` is in seconds, for one item. `schema` has the types of the
+    arguments, isopool/batch.h every detail. `timeout` is in seconds, for one item, `start_timeout` for
+    making the model. `schema` has the types of the
     columns: a pyarrow.Schema, a Parquet file, or "app.py:NAME".
 
     `progress` is called ten times per second on this thread, `failure` for each item that is set aside, on others. An
@@ -108,6 +111,7 @@ def batch(
     job = {
         "model": model if isinstance(model, str) else stored.path_of(model, "model"),
         "inputs": _inputs(inputs, stored),
+        "files": files,
         "output": folder,
         "preprocess": preprocess,
         "postprocess": postprocess,
@@ -117,6 +121,7 @@ def batch(
         "format": 0 if format is None else 1 + _choice("format", format, _FORMATS),
         "schema": _schema(schema, stored),
         "timeout": timeout,
+        "start_timeout": start_timeout,
         "retries": retries,
         "max_failures": max_failures,
         "max_failure_share": max_failure_share,

@@ -105,6 +105,7 @@ BatchJob jobOf(const py::dict& values, const PoolOptions& pool) {
   BatchJob job;
   job.model = values["model"].cast<std::string>();
   job.inputs = values["inputs"].cast<std::vector<std::string>>();
+  job.files = values["files"].cast<bool>();
   job.output = values["output"].cast<std::string>();
   job.preprocess = values["preprocess"].cast<std::string>();
   job.postprocess = values["postprocess"].cast<std::string>();
@@ -116,6 +117,10 @@ BatchJob jobOf(const py::dict& values, const PoolOptions& pool) {
   if (!values["timeout"].is_none()) {
     job.timeout =
         std::chrono::duration_cast<std::chrono::milliseconds>(timeOf(values["timeout"], "timeout"));
+  }
+  if (!values["start_timeout"].is_none()) {
+    job.startTimeout = std::chrono::duration_cast<std::chrono::milliseconds>(
+        timeOf(values["start_timeout"], "start_timeout"));
   }
   job.retries = values["retries"].cast<uint32_t>();
   job.maxFailures = values["max_failures"].cast<std::optional<uint64_t>>();

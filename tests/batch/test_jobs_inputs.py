@@ -209,3 +209,36 @@ def test_a_package(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert "there is no file missing.pt" in folder.run("missing.pt:model/model.pkl", *line[1:], code=1).err
     assert "FILE:MODULE/RESOURCE" in folder.run("model.pt:model.pkl", *line[1:], code=1).err
+
+
+def test_folders_and_patterns_of_tables_are_their_rows(folder: JobFolder) -> None:
+    (folder / "in" / "year=2026").mkdir(parents=True)
+    for number, name in enumerate(("a.parquet", "year=2026/b.parquet")):
+        parquet.write_table(pyarrow.table({"id": [f"i{number}"], "n": [number]}), folder / "in" / name)
+    (folder / "in" / "_SUCCESS").write_text("")
+    folder.run("app.py:square", "in", "-o", "out", code=0)
+    assert folder.rows() == squares(2)
+    folder.jsonl(numbers(3), "lines-1.jsonl")
+    folder.run("app.py:square", "lines-*.jsonl", "-o", "lines", code=0)
+    assert len((folder / "lines" / "part-000000.jsonl").read_text().splitlines()) >= 1
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["a.csv"], "a.csv is of a kind whose rows are not read"),
+        (["a.jsonl", "b.parquet"], "a.jsonl is a table, and not all inputs are of its kind"),
+        (["mixed"], "b.jsonl is a table beside other files"),
+        (["a.jsonl.gz"], "a.jsonl.gz is of a kind whose rows are not read"),
+    ],
+)
+def test_a_table_is_no_path_unless_that_is_meant(folder: JobFolder, names: list[str], reason: str) -> None:
+    folder.code("def name(path): return {'name': os.path.basename(path)}")
+    (folder / "mixed").mkdir()
+    for name in ("a.csv", "a.jsonl", "b.parquet", "a.jsonl.gz", "mixed/a.txt", "mixed/b.jsonl"):
+        (folder / name).write_text("{}\n")
+    line = ["app.py:name", *names, "-o", "out"]
+    assert reason in folder.run(*line, code=1).err
+    folder.run(*line, "--files", "--format", "jsonl", code=0)
+    expected = {"a.txt", "b.jsonl"} if names == ["mixed"] else set(names)
+    assert {row["name"] for row in folder.rows().values()} == expected

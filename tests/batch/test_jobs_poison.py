@@ -272,3 +272,73 @@ def test_a_pool_in_quarantine_does_not_cost_an_item_its_id(folder: JobFolder) ->
     assert "slot 0 stays empty" in ended.err
     assert folder.rows() == squares(10, [6])
     assert reasons(folder.quarantine()) == {"i6": "raised"}
+
+
+CLOSING = """
+def close(row):
+    if row.get("bad") == "close":
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                kind = os.readlink(f"/proc/self/fd/{name}")
+            except OSError:
+                continue
+            if kind.endswith((".spill", ".jsonl")):
+                os.close(int(name))
+    elif row.get("bad") == "close all":
+        os.closerange(3, 4096)
+    return square(row)
+"""
+
+
+@pytest.mark.parametrize("kind", ["close", "close all"])
+def test_an_item_that_closes_descriptors_costs_itself_only(folder: JobFolder, kind: str) -> None:
+    folder.code(CLOSING)
+    folder.jsonl(numbers(12, {5: kind}))
+    folder.run("app.py:close", "in.jsonl", "-o", "out", "--chunk-size", "6", code=3)
+    assert folder.rows() == squares(12, [5])
+    assert set(folder.quarantine()) == {"i5"}
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "reason"),
+    [
+        ("def square(): return 1", [], "items failed alike, in model: TypeError: square() takes 0 positional arguments"),
+        ("def square(row): import not_there", [], "items failed alike, in model: ModuleNotFoundError"),
+        ("", ["--column", "text"], "items failed alike, in read: KeyError"),
+    ],
+)
+def test_a_mistake_in_the_job_is_one_reason_and_no_quarantine(
+    folder: JobFolder, code: str, more: list[str], reason: str
+) -> None:
+    folder.code(code)
+    folder.jsonl(numbers(200))
+    line = ["app.py:square", "in.jsonl", "-o", "out", "--chunk-size", "50"]
+    ended = folder.run(*line, *more, code=1)
+    assert reason in ended.err and "--max-failures" in ended.err
+    assert folder.quarantine() == {} and folder.parts() == {}
+    # The corrected job can begin at once.
+    folder.code()
+    folder.run(*line, code=0)
+    assert folder.rows() == squares(200)
+
+
+def test_items_that_all_fail_are_set_aside_if_that_is_allowed(folder: JobFolder) -> None:
+    folder.jsonl(numbers(40, {n: "raise" for n in range(30)}))
+    line = ["app.py:square", "in.jsonl", "-o", "out", "--chunk-size", "10", "--workers", "1", "--retries", "0"]
+    folder.run(*line, code=1)
+    folder.run(*line, "--max-failures", "100%", code=3)
+    assert folder.rows() == squares(40, range(30))
+    assert len(folder.quarantine()) == 30
+
+
+def test_a_model_whose_making_hangs_ends_with_its_limit_or_ctrl_c(folder: JobFolder) -> None:
+    folder.code("class Slow:\n    def __init__(self):\n        trace('begin', {'id': 'made'})\n        time.sleep(3600)\n")
+    folder.jsonl(numbers(4))
+    line = ["app.py:Slow", "in.jsonl", "-o", "out", "--workers", "1"]
+    ended = folder.run(*line, "--start-timeout", "2s", code=1)
+    assert "the model can't be prepared: it took longer than 2 s (--start-timeout" in ended.err
+    begun = len(folder.trace("begin"))
+    running = folder.start(*line)
+    wait_until(lambda: len(folder.trace("begin")) > begun, "the making of the model")
+    running.process.send_signal(signal.SIGINT)
+    assert running.wait(30).code == 130

@@ -81,7 +81,7 @@ class Frozen : public ::testing::TestWithParam<const char*> {
   void stopEverything() { everything_->stop(pool_.tree().all()); }
 
   OwnPool pool_{1,
-                {"ISOPOOL_CLEANUP_TIMEOUT=1s", "ISOPOOL_GRACE=500ms", "ISOPOOL_WORKER_TIMEOUT=2s",
+                {"ISOPOOL_CLEANUP_TIMEOUT=1s", "ISOPOOL_GRACE=2s", "ISOPOOL_WORKER_TIMEOUT=2s",
                  "ISOPOOL_FORK_TIMEOUT=2s"}};
   std::unique_ptr<Everything> everything_;
 };

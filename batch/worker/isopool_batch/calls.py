@@ -7,7 +7,7 @@ A job is an object, the same text in each call:
             | {"kind": "pickle", "path": "/abs/model.pkl"}                  a callable or class, by cloudpickle
             | {"kind": "object", "file": "/abs/model.pt"},                  set_model() has it
      "input": {"kind": "parquet" | "jsonl", "paths": [...]}
-            | {"kind": "files", "paths": [files, folders, patterns], "root": "/abs"}
+            | {"kind": "files", "paths": [files, folders, patterns], "root": "/abs", "tables": whether they may be some}
             | {"kind": "dataset", "path": "/abs/app.py", "name": "data"} | {"kind": "dataset", "pickle": "/abs/in.pkl"},
      "preprocess": "" | "/abs/app.py:name", "postprocess": the same,
      "column": "" | the column that the function gets instead of the row,

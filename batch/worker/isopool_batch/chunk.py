@@ -41,9 +41,13 @@ class Chunk:
         # Items whose rows the spill has; those that the driver has left out since don't count.
         self._done = self._spill.recovered & order.items
         self._finished: str | None = None
-        self._checks = 0  # of the input
+        self._noted = False  # what this worker has read
         if self._spill.recovered:
             durable.sweep(self._part)
+
+    def prepare(self) -> str:
+        """Opens the input, whose time is none of the first item's. Returns why it is not the planned one, or nothing."""
+        return self._items.change()
 
     def finished(self) -> str:
         """The recorded items as a JSON list of [first, count]."""
@@ -66,8 +70,6 @@ class Chunk:
         the spill can't be written.
         """
         end = first + count
-        if change := self._change():
-            return change
         for begin in range(first, end, call or count):
             if self._cap.is_near():
                 return json.dumps({"reason": "full", "first": begin})
@@ -75,14 +77,8 @@ class Chunk:
             if failure is not None:
                 return failure
         # A dataset notes what was read: now, for the case that this worker dies.
-        return self._change()
-
-    def _change(self) -> str:
-        """Before the first items are read, and once afterwards."""
-        if self._checks == 2:
-            return ""
-        change = self._items.change()
-        self._checks += change == ""
+        change = "" if self._noted else self._items.change()
+        self._noted = True
         return json.dumps({"reason": "changed", "message": change}) if change else ""
 
     def _run_call(self, first: int, count: int) -> str | None:
@@ -98,6 +94,10 @@ class Chunk:
         except BaseException as error:
             item = indexes[0] if progress.item is None and len(indexes) == 1 else progress.item
             return failures.describe(error, progress.phase, item, first, count, self._cap.has_room())
+        if not self._spill.is_open():
+            item = indexes[0] if len(indexes) == 1 else None
+            error = OSError(errno.EBADF, "its code has closed files that are not its own")
+            return failures.describe(error, failures.MODEL, item, first, count, self._cap.has_room(), broken=True)
         self._spill.append(record)
         self._done.update(indexes)
         return None

@@ -28,18 +28,20 @@ class Progress:
         self.item: int | None = None
 
 
-def describe(error: BaseException, phase: str, item: int | None, first: int, count: int, has_room: bool) -> str:
+def describe(
+    error: BaseException, phase: str, item: int | None, first: int, count: int, has_room: bool, broken: bool = False
+) -> str:
     """The failure of the call with items first to first + count - 1 as a JSON object.
 
     "spoilt": whether later calls of this worker may fail for the same cause; has_room: not for lack of the processor's
-    memory. Always succeeds, whatever the exception's own methods do.
+    memory; broken: in any case. Always succeeds, whatever the exception's own methods do.
     """
     memory = _any_cause(error, _is_memory)
     of_device = _any_cause(error, _is_of_device)
     return json.dumps(
         {
             "reason": MEMORY if memory else RAISED,
-            "spoilt": of_device or (memory and not has_room),
+            "spoilt": broken or of_device or (memory and not has_room),
             "phase": phase,
             "item": item,
             "first": first,

@@ -10,6 +10,9 @@ from isopool_batch.job import Ref
 from isopool_batch.sources import changed, no_items, not_regular, stamp_of, unreadable
 
 
+_TABLES = (".parquet", ".pq", ".jsonl", ".ndjson")
+
+
 class FileItems:
     def __init__(self, root: str, ref: Ref) -> None:
         self._root = root
@@ -43,9 +46,10 @@ class FileSource:
     A ref has the files ("paths"), and the size and time of each ("stamps").
     """
 
-    def __init__(self, paths: Sequence[str], root: str) -> None:
+    def __init__(self, paths: Sequence[str], root: str, tables: bool) -> None:
         self._paths = paths
         self._root = root
+        self._tables = tables  # whether they are items like other files
         self._found: list[str] | None = None
 
     def count(self) -> int:
@@ -82,6 +86,10 @@ class FileSource:
                     each = each[len(prefix) :] if each.startswith(prefix) else os.path.relpath(each, self._root)
                     if not each.isascii() and any("\ud800" <= character <= "\udfff" for character in each):
                         raise ValueError(f"{each!r}: the file's name is not UTF-8; rename it")
+                    if not self._tables and each.endswith(_TABLES):
+                        raise ValueError(
+                            f"{each} is a table beside other files: name the tables, or give --files to pass their paths"
+                        )
                     found[each] = None
             if not found:
                 raise no_items(self._paths)

@@ -43,6 +43,7 @@ class Input:
     kind: str
     paths: tuple[str, ...] = ()
     root: str = ""
+    tables: bool = True  # of files: whether tables are items, too
     dataset: Callee | None = None
 
     @classmethod
@@ -54,7 +55,8 @@ class Input:
         paths = tuple(values["paths"])
         if not paths:
             raise ValueError("the job has no input: give files, folders or patterns")
-        return cls(kind, paths, os.path.normpath(values["root"]) if kind == FILES else "")
+        root = os.path.normpath(values["root"]) if kind == FILES else ""
+        return cls(kind, paths, root, values.get("tables", True))
 
 
 @dataclass(frozen=True)

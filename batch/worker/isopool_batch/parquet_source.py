@@ -86,7 +86,10 @@ class ParquetItems:
         return f"{self._label}:{self._row + index}"
 
     def change(self) -> str:
-        return self._source.change(self._ref["file"], self._ref["digest"])
+        change = self._source.change(self._ref["file"], self._ref["digest"])
+        if not change:
+            self._source.reader(self._ref["file"])
+        return change
 
     def read(self, index: int) -> tuple[Any, Any]:
         if self._block_rows == 0:

@@ -46,7 +46,7 @@ def source_of(job: Job) -> Source:
     if job.input.kind == FILES:
         from isopool_batch.file_source import FileSource
 
-        return FileSource(job.input.paths, job.input.root)
+        return FileSource(job.input.paths, job.input.root, job.input.tables)
     if job.input.kind == DATASET:
         from isopool_batch.dataset_source import DatasetSource
 

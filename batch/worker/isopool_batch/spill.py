@@ -41,6 +41,7 @@ class Spill:
     def __init__(self, path: str, identity: str) -> None:
         self._path = path
         self._descriptor = _open_alone(path)
+        self._status = os.fstat(self._descriptor)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         header = json.dumps(identity).encode()
         self.recovered: set[int] = set()
@@ -71,6 +72,13 @@ class Spill:
                     for item, row in zip(*pickle.loads(content), strict=True):
                         found.setdefault(item, row)
         return found
+
+    def is_open(self) -> bool:
+        """False if code of an item has closed the file, whose number another one may have now."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._status)
+        except OSError:
+            return False
 
     def is_current(self) -> bool:
         """False if another process has taken the file's place."""
