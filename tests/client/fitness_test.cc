@@ -115,6 +115,22 @@ def no_executable_memory():
         raise OSError(ctypes.get_errno(), "prctl")
 
 
+def own_descriptors():
+    null = os.open("/dev/null", os.O_RDWR)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                os.dup2(null, int(name))
+        except OSError:
+            pass
+
+
+def raw_fork():
+    """The child returns from the call, too."""
+    if ctypes.CDLL(None).syscall(220 if os.uname().machine == "aarch64" else 56, 17, 0, 0, 0, 0) == 0:
+        time.sleep(0.05)
+
+
 def another_root():
     os.chroot(os.path.dirname(__import__("tempfile").mkdtemp()))
 
@@ -354,7 +370,8 @@ TEST_P(SharedFitnessAtOnce, NoCallOfAnotherProgramRunsInTheSpoiledWorker) {
 }
 
 INSTANTIATE_TEST_SUITE_P(By, SharedFitnessAtOnce,
-                         ::testing::Values("descriptors", "limit", "time_limit", "remove_builtin"),
+                         ::testing::Values("descriptors", "limit", "time_limit", "remove_builtin",
+                                           "own_descriptors"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST_F(SharedFitness, AWorkerWithoutDescriptorsIsReplacedWhenAnotherProgramAttaches) {
@@ -381,6 +398,17 @@ size_t tasksOfThisUser() {
     }
   }
   return tasks;
+}
+
+TEST_F(SharedFitness, AProcessThatIsForkedWithoutHandlersAnswersNoCall) {
+  serve({"--workers", "1"});
+  for (int i = 0; i < 5; ++i) {
+    poisonBy("raw_fork");
+    for (int call = 0; call < 100; ++call) EXPECT_EQ(subject_->number("pid"), worker_);
+    session_.reset();
+    poisoner_.reset();
+  }
+  EXPECT_EQ(supervisor().report().restarts, 0u);
 }
 
 class SharedFitnessOfAccess : public SharedFitness,

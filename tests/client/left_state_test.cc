@@ -435,6 +435,65 @@ TEST_F(AttachedManagers, ThreadsThatAProgramHadForAWhileAreNoneOfAnother) {
   }
 }
 
+constexpr const char* kGarbage = R"(
+import ctypes
+import decimal
+import gc
+import platform
+
+import torch
+
+libm = ctypes.CDLL("libm.so.6")
+UPWARD = 0x400000 if platform.machine() == "aarch64" else 0x800
+
+
+class Spoiler:
+    def __init__(self):
+        self.ring = self
+
+    def __del__(self):
+        decimal.setcontext(decimal.Context(prec=5))
+        libm.fesetround(UPWARD)
+        torch.set_grad_enabled(False)
+
+
+def spoil():
+    gc.disable()
+    Spoiler()
+
+
+def state():
+    gc.collect()
+    return str((decimal.getcontext().prec, libm.fegetround(), torch.is_grad_enabled()))
+)";
+
+// Python collects garbage in whichever call allocates.
+TEST_F(AttachedManagers, DestructorsOfOneProgramsGarbageChangeNoModeOfAnother) {
+  serve({"--workers", "1"});
+  const auto manager = attach(1);
+  manager->registerModuleSource("garbage", kGarbage);
+  InterpreterSession session = manager->acquireOne();
+  const auto state = [](InterpreterSession& of) {
+    return of.global("garbage", "state")(at::ArrayRef<Obj>()).toIValue().toStringRef();
+  };
+  auto leaving = attach(1);
+  leaving->registerModuleSource("garbage", kGarbage);
+  {
+    InterpreterSession left = leaving->acquireOne();
+    left.global("garbage", "spoil")(at::ArrayRef<Obj>());
+    EXPECT_EQ(state(session), "(28, 0, True)");
+    EXPECT_EQ(state(session), "(28, 0, True)");
+    left.global("garbage", "spoil")(at::ArrayRef<Obj>());
+  }
+  // Nor when the program leaves; also for programs that come later.
+  leaving.reset();
+  EXPECT_EQ(state(session), "(28, 0, True)");
+  const auto later = attach(1);
+  later->registerModuleSource("garbage", kGarbage);
+  InterpreterSession late = later->acquireOne();
+  EXPECT_EQ(state(late), "(28, 0, True)");
+}
+
 class OwnLeftState : public LeftState {};
 
 // As in the program itself.

@@ -11,7 +11,8 @@ namespace isopool::worker {
 
 /// Installs a handler of fork() (pthread_atfork): in each child that this process forks from now
 /// on the runtime is marked dead and `descriptors` are closed. It covers os.fork(),
-/// multiprocessing and forks of native libraries. Call once per process, with at most 8
+/// multiprocessing and forks of native libraries. In a child of clone() without handlers the
+/// runtime is dead, too, but the descriptors are open. Call once per process, with at most 8
 /// descriptors; more are ignored.
 void watchForForks(std::span<const int> descriptors);
 

@@ -104,7 +104,7 @@ CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping d
       blocks_(blocks),
       models_(statusPage_),
       runner_(*this, copies_, sandbox, models_),
-      fitness_(sandbox) {
+      fitness_(sandbox, {control_.fd(), crashLogFd()}) {
   setIsopoolModuleWorker(epoch_, copies_, models_, sandbox);
 }
 
@@ -177,7 +177,7 @@ void CallLoop::switchTo(ClientLink& channel) noexcept {
   forgetOperationThreads();
   if (channel.modes) channel.modes->apply();
   // A copy of what the worker began with: NumPy's allocator, for example, is in it.
-  if (!channel.context) channel.context = PyRef::steal(::PyContext_CopyCurrent());
+  if (!channel.context) channel.context = PyRef::steal(::PyContext_Copy(noContext_.get()));
   if (channel.context && ::PyContext_Enter(channel.context.get()) == 0) {
     context_ = PyRef::share(channel.context.get());
   }
@@ -321,6 +321,7 @@ void CallLoop::dropDetachedChannels() {
   leaveClient();
   lastClient_ = 0;
   restoreSignals();
+  guard_.activate(true);
   collection_.run();
   endCode();
   for (const auto& channel : channels_) {
@@ -328,6 +329,7 @@ void CallLoop::dropDetachedChannels() {
   }
   std::erase_if(channels_, [](const auto& channel) { return channel->detached; });
   if (channels_.size() == 1) channels_.front()->alone = true;
+  guard_.activate(channels_.size() > 1);
   dropRemains();
   updateStatusPage();
 }
@@ -571,6 +573,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   channel->leaseLimit = message.leaseLimit;
   channel->handles.limitBytes(message.memoryLimit);
   channels_.push_back(std::move(channel));
+  guard_.activate(channels_.size() > 1);
   memory.end.attach();
   control_.send(ipc::ChannelAttached{message.client});
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelAttachedSent);

@@ -18,6 +18,7 @@
 #include "worker/memory/routed_blocks.h"
 #include "worker/serve/call_runner.h"
 #include "worker/serve/client_link.h"
+#include "worker/serve/collection_guard.h"
 #include "worker/serve/fitness_check.h"
 #include "worker/serve/idle_collection.h"
 #include "worker/serve/output_trim.h"
@@ -127,6 +128,8 @@ class CallLoop final : public ControlPlane {
   ShownModels models_;
   CallRunner runner_;
   FitnessCheck fitness_;
+  const PyRef noContext_ = PyRef::steal(::PyContext_CopyCurrent());  // before any user code has run
+  CollectionGuard guard_{PyRef::share(noContext_.get())};
   std::vector<std::unique_ptr<ClientLink>> channels_;
   TurnOrder turns_;
   uint64_t lastClient_ = 0;                                    // what the status page has

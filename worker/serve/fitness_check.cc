@@ -234,8 +234,9 @@ std::string failureOfThreads() {
 
 }  // namespace
 
-FitnessCheck::FitnessCheck(const Sandbox& sandbox)
+FitnessCheck::FitnessCheck(const Sandbox& sandbox, std::initializer_list<int> descriptors)
     : sandbox_(sandbox),
+      descriptors_(descriptors),
       filters_(filtersIn(contentsOf("/proc/self/status"))),
       seesParent_(seesParent()),
       root_(rootFolder()),
@@ -265,6 +266,7 @@ std::string FitnessCheck::failureBefore(uint64_t client) {
 
 std::string FitnessCheck::failureOfEachChange() {
   if (std::string found = failureOfProcesses(); !found.empty()) return found;
+  if (!descriptors_.areThere()) return "user code closed descriptors that are not its own";
   if (!streams_.restore()) return "user code closed its standard streams";
   if (const std::string what = attributes_.restore(); !what.empty()) {
     return "user code changed its " + what + ", and the kernel does not set it back";

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "worker/process/kept_attributes.h"
 #include "worker/process/kept_streams.h"
+#include "worker/process/own_descriptors.h"
 #include "worker/sandbox/sandbox.h"
 #include "worker/serve/interpreter_check.h"
 
@@ -24,8 +26,8 @@ namespace isopool::worker {
 class FitnessCheck {
  public:
   /// Records the limits and filters of the process and what its interpreter has. To be made before
-  /// any user code runs. `sandbox` must outlive this object.
-  explicit FitnessCheck(const Sandbox& sandbox);
+  /// any user code runs. `sandbox` must outlive this object. `descriptors`: that the worker needs.
+  FitnessCheck(const Sandbox& sandbox, std::initializer_list<int> descriptors);
 
   /// To be called before each call of `client`. Returns why the worker is not fit for it, or an
   /// empty text. If another client was served before, sets back the standard streams and
@@ -47,6 +49,7 @@ class FitnessCheck {
 
   const Sandbox& sandbox_;
   const InterpreterCheck interpreter_;
+  const OwnDescriptors descriptors_;
   const KeptStreams streams_;
   const KeptAttributes attributes_;
   std::optional<uint64_t>
