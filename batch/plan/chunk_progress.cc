@@ -21,6 +21,13 @@ void ChunkProgress::leaveOut(uint32_t item) {
   if (item < items()) set(item, State::kLeftOut);
 }
 
+bool ChunkProgress::giveUp(uint32_t item) {
+  if (item >= items() || states_[item] != State::kPending) return false;
+  ++attempts_[item];
+  set(item, State::kLeftOut);
+  return true;
+}
+
 void ChunkProgress::opened(const std::vector<ItemRange>& recovered) {
   std::vector<bool> has(states_.size(), false);
   for (const ItemRange& range : recovered) {

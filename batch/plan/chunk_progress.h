@@ -39,6 +39,9 @@ class ChunkProgress {
 
   /// The item has an outcome from an earlier run, or is not this chunk's to do.
   void leaveOut(uint32_t item);
+  /// Gives the item up, whose call failed for a reason of the whole call. False if it has an
+  /// outcome.
+  bool giveUp(uint32_t item);
   /// A worker has opened the chunk and has these results. Ranges beyond the chunk are ignored.
   void opened(const std::vector<ItemRange>& recovered);
 

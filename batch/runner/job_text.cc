@@ -149,6 +149,19 @@ std::vector<std::string> tablesIn(const std::string& folder) {
   return files;
 }
 
+/// Columns that only names of folders have would be lost.
+void refusePartitions(const std::vector<std::string>& files, const fs::path& top) {
+  for (const std::string& file : files) {
+    const fs::path folder = fs::path(file).parent_path().lexically_relative(top);
+    for (const fs::path& part : folder) {
+      if (part.native().find('=') == std::string::npos) continue;
+      throw BatchRefused("input: " + file + " is in the partition " + part.string() +
+                         ", whose column is not read: write the tables anew with all columns, or "
+                         "name the files one by one, to go without it");
+    }
+  }
+}
+
 /// Patterns and folders of tables as their files; all other inputs as they are.
 std::vector<std::string> withoutFoldersOfTables(const std::vector<std::string>& inputs) {
   std::vector<std::string> all;
@@ -157,14 +170,31 @@ std::vector<std::string> withoutFoldersOfTables(const std::vector<std::string>& 
     std::vector<std::string> files;
     if (fs::is_directory(input, error)) {
       files = tablesIn(input);
+      refusePartitions(files, fs::path(input));
     } else if (!fs::exists(input, error) && input.find_first_of("*?[") != std::string::npos &&
                (endsWithAny(input, kParquet) || endsWithAny(input, kLines))) {
       files = matching(input);
+      refusePartitions(files, fs::path(input.substr(0, input.find_first_of("*?["))).parent_path());
     }
     if (files.empty()) files.push_back(input);
     all.insert(all.end(), files.begin(), files.end());
   }
   return all;
+}
+
+/// The folder of the results in that of the inputs would be an input, too.
+void refuseOutputWithin(const BatchJob& job) {
+  std::error_code error;
+  const fs::path output = fs::weakly_canonical(fs::absolute(job.output), error);
+  for (const std::string& input : job.inputs) {
+    if (!fs::is_directory(input, error)) continue;
+    const fs::path folder = fs::weakly_canonical(fs::absolute(input), error);
+    const auto [end, other] =
+        std::mismatch(folder.begin(), folder.end(), output.begin(), output.end());
+    if (end != folder.end()) continue;
+    throw BatchRefused("output: " + job.output + " lies in the input folder " + input +
+                       ": name another folder");
+  }
 }
 
 /// A model would get the path of a table as its only item.
@@ -273,6 +303,7 @@ std::string workerJob(const BatchJob& job) {
     throw BatchRefused("batchSize: " + std::to_string(job.batchSize) + " is more than " +
                        std::to_string(kMostItemsOfCall));
   }
+  refuseOutputWithin(job);
   if (job.timeout && job.timeout->count() <= 0) throw BatchRefused("timeout: must be above zero");
   if (job.startTimeout.count() <= 0) throw BatchRefused("startTimeout: must be above zero");
   if (job.maxFailureShare && (*job.maxFailureShare < 0 || *job.maxFailureShare > 1)) {

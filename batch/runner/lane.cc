@@ -40,6 +40,11 @@ bool isDiskFull(const RemoteError& error) {
           error.message().find("[Errno 122]") != std::string::npos);
 }
 
+bool isOutOfDescriptors(const RemoteError& error) {
+  return error.pythonType().find("OSError") != std::string::npos &&
+         error.message().find("[Errno 24]") != std::string::npos;
+}
+
 /// A step has several items only if that delays the end of a hanging one little.
 Pace::Seconds stepFor(const BatchJob& job) {
   return job.timeout ? std::min<Pace::Seconds>(Pace::kLongestStep, *job.timeout / 10.0)
@@ -183,7 +188,12 @@ void Lane::step(Work& work) {
   shared_.countComputed(more);
   const bool fresh = std::exchange(fresh_, false);
   if (!caught) return;
-  if (caught->spoilt && !fresh) {
+  if (caught->whole) {
+    const uint32_t end = caught->range.first + caught->range.count;
+    for (uint32_t item = caught->range.first; item < end; ++item) {
+      if (work.progress.giveUp(item)) setAside(work, item, caught->failure);
+    }
+  } else if (caught->spoilt && !fresh) {
     // Perhaps it is what earlier items have left in the worker, as memory that is used, or an error
     // on the GPU that shows late. A fresh one tells.
     work.progress.suspect(caught->range);
@@ -249,10 +259,10 @@ void Lane::finish(Work& work) {
     part = calls_->finish();
   } catch (const RemoteError& error) {
     if (isDiskFull(error)) throw;
-    throw BatchRefused(
-        "the results of " + work.part + " can't be written: " + error.pythonType() + ": " +
-        error.message() +
-        (parquet_ ? ". In Parquet each column has one type; JSON lines take any" : ""));
+    // Items have used up the worker's descriptors: another one recovers the results.
+    if (isOutOfDescriptors(error) && work.finishes++ < kHopelessDeaths) return replaceWorker();
+    throw BatchRefused("the results of " + work.part + " can't be written: " + error.pythonType() +
+                       ": " + error.message());
   }
   if (!part.misfits.empty()) {
     for (const Misfit& misfit : part.misfits) {

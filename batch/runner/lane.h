@@ -68,6 +68,7 @@ class Lane {
     std::chrono::nanoseconds limit{};             ///< of that step
     std::optional<Interruption> interrupted;      ///< a step whose worker died
     int deathsBesideCalls = 0;                    ///< in a row
+    int finishes = 0;                             ///< that failed for lack of descriptors
     bool finished = false;
   };
 

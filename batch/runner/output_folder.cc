@@ -183,6 +183,10 @@ std::vector<fs::path> OutputFolder::parts() const {
   return files;
 }
 
+std::optional<int64_t> OutputFolder::chunkOf(const fs::path& part) {
+  return chunkOfPart(part.filename().native(), /*complete=*/true);
+}
+
 std::vector<fs::path> OutputFolder::results(int64_t end) const {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,8 @@ class OutputFolder {
   void remove(const std::filesystem::path& file) const;
   /// The parts of the shard, by their names: a file that is only named alike is none.
   std::vector<std::filesystem::path> parts() const;
+  /// The chunk of one of them.
+  static std::optional<int64_t> chunkOf(const std::filesystem::path& part);
   /// Whether there are any, or results of unfinished chunks.
   bool hasResults() const { return !results(kAllChunks).empty(); }
   /// Removes those of chunks below this number. For a run that starts anew.

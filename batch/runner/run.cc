@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -222,8 +223,20 @@ class Run {
     return folder_.path() / OutputFolder::partName(part.chunk, isParquet());
   }
 
+  /// Readers of the folder would count it.
+  void refuseForeignParts() {
+    const std::vector<int64_t> chunks = journal_.chunks();
+    const std::set<int64_t> planned(chunks.begin(), chunks.end());
+    for (const auto& part : folder_.parts()) {
+      if (planned.contains(*OutputFolder::chunkOf(part))) continue;
+      throw BatchRefused("output: " + part.string() +
+                         " is a part that no plan in the journal names: move it to another folder");
+    }
+  }
+
   /// Parts that are gone are made again. Throws BatchRefused if one has changed.
   void checkParts() {
+    refuseForeignParts();
     std::vector<int64_t> gone;
     for (const DonePart& part : journal_.doneParts()) {
       std::error_code error;
@@ -243,6 +256,7 @@ class Run {
 
   /// At the end of a run that is complete.
   void requireParts() {
+    refuseForeignParts();
     for (const DonePart& part : journal_.doneParts()) {
       std::error_code error;
       if (std::filesystem::file_size(pathOf(part), error) == part.bytes && !error) continue;

@@ -117,6 +117,7 @@ std::optional<CaughtFailure> WorkerCalls::run(ItemRange range, uint32_t call,
   if (json.at("reason") == "changed") refuseChange(json.at("message"));
   caught.range = {json.at("first"), json.at("count")};
   caught.spoilt = json.at("spoilt");
+  caught.whole = json.at("whole");
   caught.failure.reason = reasonOf(json.at("reason"));
   caught.failure.phase = json.at("phase");
   caught.failure.type = json.at("type");

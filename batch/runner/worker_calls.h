@@ -20,12 +20,15 @@ using StoredModel = std::optional<ReplicatedObj>;
 
 /// A call that failed by an exception which the worker caught. `item`: if it named the item.
 /// `spoilt`: later calls of this worker may fail for the same cause, as after an error on a GPU.
-/// With `full` the call was not made: the worker has used up most of its memory, and should leave.
-/// Neither with `changed`: the input is not the planned one, and the message says where.
+/// `whole`: calls of some of the items say nothing about them: the model has returned a wrong
+/// number of results. With `full` the call was not made: the worker has used up most of its memory,
+/// and should leave. Neither with `changed`: the input is not the planned one, and the message says
+/// where.
 struct CaughtFailure {
   bool full = false;
   bool changed = false;
   bool spoilt = false;
+  bool whole = false;
   BatchFailure failure;
   ItemRange range;
   std::optional<uint32_t> item;

@@ -14,10 +14,7 @@ import torch
 from isopool import _native
 from isopool.worker import payload
 from isopool.worker.main_script import MAIN_NAMES, Main
-
-# An object of these types can't change.
-_CONSTANT = frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis)})
-
+from isopool.worker.tasks import CONSTANT
 
 def _is_constant(value: Any) -> bool:
     kind = type(value)
@@ -26,7 +23,7 @@ def _is_constant(value: Any) -> bool:
         return value.__self__ is None or isinstance(value.__self__, types.ModuleType)
     if kind is types.ModuleType:
         return sys.modules.get(value.__name__) is value  # others go by value
-    if kind in _CONSTANT:
+    if kind in CONSTANT:
         return True
     # A class of another module goes by name.
     return isinstance(value, type) and value.__module__ not in MAIN_NAMES

@@ -297,5 +297,16 @@ TEST(ChunkProgress, SettlesEachItemOnceWhateverFails) {
   }
 }
 
+TEST(ChunkProgress, GivesUpWhatHasNoOutcome) {
+  ChunkProgress progress(3, 3, 1);
+  progress.succeeded({0, 1});
+  EXPECT_FALSE(progress.giveUp(0));
+  EXPECT_TRUE(progress.giveUp(1));
+  EXPECT_FALSE(progress.giveUp(1));
+  EXPECT_EQ(progress.attempts(1), 1u);
+  EXPECT_FALSE(progress.giveUp(3));
+  EXPECT_EQ(progress.next(), (ItemRange{2, 1}));
+}
+
 }  // namespace
 }  // namespace isopool::batch

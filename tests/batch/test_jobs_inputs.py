@@ -212,12 +212,16 @@ def test_a_package(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_folders_and_patterns_of_tables_are_their_rows(folder: JobFolder) -> None:
-    (folder / "in" / "year=2026").mkdir(parents=True)
-    for number, name in enumerate(("a.parquet", "year=2026/b.parquet")):
+    (folder / "in" / "more").mkdir(parents=True)
+    for number, name in enumerate(("a.parquet", "more/b.parquet")):
         parquet.write_table(pyarrow.table({"id": [f"i{number}"], "n": [number]}), folder / "in" / name)
     (folder / "in" / "_SUCCESS").write_text("")
     folder.run("app.py:square", "in", "-o", "out", code=0)
     assert folder.rows() == squares(2)
+    # Their column would be lost.
+    (folder / "in" / "year=2026").mkdir()
+    (folder / "in" / "a.parquet").rename(folder / "in" / "year=2026" / "a.parquet")
+    assert "in the partition year=2026" in folder.run("app.py:square", "in", "-o", "hive", code=1).err
     folder.jsonl(numbers(3), "lines-1.jsonl")
     folder.run("app.py:square", "lines-*.jsonl", "-o", "lines", code=0)
     assert len((folder / "lines" / "part-000000.jsonl").read_text().splitlines()) >= 1
@@ -242,3 +246,44 @@ def test_a_table_is_no_path_unless_that_is_meant(folder: JobFolder, names: list[
     folder.run(*line, "--files", "--format", "jsonl", code=0)
     expected = {"a.txt", "b.jsonl"} if names == ["mixed"] else set(names)
     assert {row["name"] for row in folder.rows().values()} == expected
+
+
+def test_an_output_in_the_folder_of_the_inputs_is_refused(folder: JobFolder) -> None:
+    (folder / "in").mkdir()
+    (folder / "in" / "a.txt").write_text("")
+    assert "lies in the input folder in" in folder.run("app.py:square", "in", "-o", "in/out", code=1).err
+    assert [path.name for path in (folder / "in").iterdir()] == ["a.txt"]
+
+
+def test_a_wrong_number_of_results_is_not_repaired_by_smaller_calls(folder: JobFolder) -> None:
+    folder.code("def pair(rows): return ([row['n'] for row in rows], [row['n'] for row in rows])")
+    folder.jsonl(numbers(12))
+    line = ["app.py:pair", "in.jsonl", "-o", "out", "--batch-size", "4", "--chunk-size", "6", "--workers", "1"]
+    folder.run(*line, "--max-failures", "100%", code=3)
+    # Calls of 4 and of 2: the latter can't be told from right ones.
+    assert len(folder.quarantine()) == 8
+    assert {row["message"] for row in folder.quarantine().values()} == {"the model returned 2 results for 4 items"}
+    # Then each call has a wrong number.
+    folder.jsonl(numbers(40))
+    ended = folder.run(*line, "--force", "--chunk-size", "8", code=1)
+    assert "items failed alike, in model" in ended.err and "2 results for 4 items" in ended.err
+
+
+def test_a_part_that_no_plan_names_is_refused(folder: JobFolder) -> None:
+    folder.jsonl(numbers(8))
+    line = ["app.py:square", "in.jsonl", "-o", "out", "--chunk-size", "4"]
+    folder.run(*line, code=0)
+    foreign = folder.out / "part-000017.jsonl"
+    foreign.write_bytes((folder.out / "part-000001.jsonl").read_bytes())
+    for command in (line, ["retry", "out"]):
+        assert "part-000017.jsonl is a part that no plan in the journal names" in folder.run(*command, code=1).err
+    foreign.unlink()
+    folder.run(*line, code=0)
+
+
+def test_a_worker_that_items_have_used_up_is_replaced(folder: JobFolder) -> None:
+    folder.code("import threading, resource\nkept = []\ndef leak(row):\n    kept.append(open('/dev/null'))\n    return row['n']")
+    folder.jsonl(numbers(200))
+    line = ["app.py:leak", "in.jsonl", "-o", "out", "--workers", "1", "--chunk-size", "100"]
+    folder.run(*line, code=0, environment={"ISOPOOL_WORKER_FILES": "96"})
+    assert {int(identity[1:]) for identity in folder.rows()} == set(range(200))

@@ -143,6 +143,7 @@ def test_every_reader_finds_the_rows_of_all_parts(tmp_path: pathlib.Path, number
         ([True, 1, 2], "int64", [0]),
         (["a", b"b", "c"], "string", [1]),
         ([1, "1", None], "int64", [1]),
+        ([datetime.time(1), datetime.time(1, tzinfo=datetime.timezone.utc)], "time64[us]", [1]),
         ([decimal.Decimal(10) ** 80, decimal.Decimal("1.5"), decimal.Decimal("NaN")], "decimal128(2, 1)", [0, 2]),
     ],
 )

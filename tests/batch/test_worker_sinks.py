@@ -230,6 +230,7 @@ def test_times_with_one_zone_or_several_are_the_same_instants(folder: Folder) ->
         "'\\ud800'",
         "{'1': 0, 1: 0}",
         "{(1, 2): 0}",
+        "{'\\ud800': 1}",
         "numpy.zeros(2, complex)",
         "numpy.ma.masked_array([1, 2], [True, False])",
         "numpy.array([object()])",

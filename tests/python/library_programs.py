@@ -2,6 +2,44 @@
 """Programs that send values of libraries, and use libraries in calls, for test_library_programs.py."""
 
 PROGRAMS = {
+    "state of what is called": """
+        import functools
+
+        class Job:
+            def __init__(self):
+                self.seen = []
+
+            def run(self, number):
+                self.seen.append(number)
+                return list(self.seen)
+
+            def __call__(self, number):
+                return self.run(number)
+
+        def extended(values, number):
+            values.append(number)
+            return list(values)
+
+        def scaled(array, by):
+            array *= by
+            return array.tolist()
+
+        main:
+        import numpy
+
+        job = Job()
+        with executor(1) as workers:
+            print([workers.submit(Job().run, number).result() for number in range(3)])
+            print([workers.submit(job.run, number).result() for number in range(3)], job.seen)
+            print([workers.submit(job, number).result() for number in range(3)])
+            print(list(workers.map(functools.partial(extended, [0]), range(3))))
+            print(list(workers.map(functools.partial(scaled, numpy.ones(2)), [2, 3])))
+            print([workers.submit([5, 6].pop).result() for _ in range(2)])
+            print(list(workers.map(job.run, range(4), chunksize=2)))
+            print([workers.submit(functools.partial(pow, 2), number).result() for number in range(3)])
+            for wrong in (None, 5):
+                print(workers.submit(wrong).exception())
+        """,
     "values of the standard library": """
         import array, collections, datetime, decimal, fractions, ipaddress, pathlib, re, types, uuid, zoneinfo
 

@@ -39,7 +39,6 @@ _PLAIN: dict[type, Type] = {
     str: TEXT,
     bytes: ("bytes",),
     datetime.date: ("date",),
-    datetime.time: ("time",),
     datetime.timedelta: ("duration",),
 }
 
@@ -63,6 +62,10 @@ def of(value: Any) -> Type:
             return _EXACT if abs(value) <= 2**53 else _WIDE
         case datetime.datetime():
             return ("timestamp", value.utcoffset() is not None)
+        case datetime.time():
+            if value.tzinfo is not None:
+                raise ValueError("a time of day with a zone, which would be lost")
+            return ("time",)
         case decimal.Decimal():
             return _of_decimal(value)
         case list():

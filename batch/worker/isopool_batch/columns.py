@@ -67,6 +67,11 @@ def misfits(rows: Sequence[Row], schema: Schema) -> dict[int, str]:
 
 
 def _misfit(row: Row, schema: Schema) -> str:
+    for name, value in row.items():
+        try:
+            column_types.of(value)
+        except ValueError as error:
+            return f"column {name!r} can't have the value of this item: {error}"
     try:
         _check_columns(row, schema)
     except ValueError as error:
@@ -147,6 +152,8 @@ def _column(values: Sequence[Any], type: Type) -> Any:
             _check_classes(values, _CLASSES[type[0]])
             if type[0] == "timestamp":
                 _check_zones(values, type[1])
+            if type[0] == "time" and any(each is not None and each.tzinfo is not None for each in values):
+                raise ValueError("a time of day with a zone, which would be lost")
             return packages.pyarrow().array(values, column_types.arrow(type))
 
 

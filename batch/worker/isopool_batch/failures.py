@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Callable
 from types import TracebackType
 
+from isopool_batch.results import WrongCount
+
 READ, PREPROCESS, MODEL, POSTPROCESS, WRITE = "read", "preprocess", "model", "postprocess", "write"
 
 RAISED, MEMORY = "raised", "memory"
@@ -34,14 +36,15 @@ def describe(
     """The failure of the call with items first to first + count - 1 as a JSON object.
 
     "spoilt": whether later calls of this worker may fail for the same cause; has_room: not for lack of the processor's
-    memory; broken: in any case. Always succeeds, whatever the exception's own methods do.
+    memory; broken: in any case. "whole": smaller calls of these items say nothing. Always succeeds, whatever the exception's own methods do.
     """
     memory = _any_cause(error, _is_memory)
     of_device = _any_cause(error, _is_of_device)
     return json.dumps(
         {
             "reason": MEMORY if memory else RAISED,
-            "spoilt": broken or of_device or (memory and not has_room),
+            "spoilt": broken or of_device or (memory and not has_room) or _any_cause(error, _is_of_used_up_worker),
+            "whole": isinstance(error, WrongCount),
             "phase": phase,
             "item": item,
             "first": first,
@@ -106,6 +109,13 @@ def _is_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     return isinstance(error, RuntimeError) and _is_torchs_memory(error)
+
+
+def _is_of_used_up_worker(error: BaseException) -> bool:
+    """Earlier items have used up what a process can have: descriptors, threads, processes."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.EAGAIN):
+        return True
+    return isinstance(error, RuntimeError) and "can't start new thread" in _message(error)
 
 
 def _is_of_device(error: BaseException) -> bool:

@@ -72,8 +72,12 @@ def _parts(result: Any, items: int, where: str) -> list[Any]:
     )
 
 
+class WrongCount(ValueError):
+    """The model has not returned one result per item: which result is whose is not known, for smaller calls neither."""
+
+
 def _check(results: int | None, items: int, where: str) -> None:
     if results is None:
-        raise ValueError(f"{where}the model returned a single number for {items} items")
+        raise WrongCount(f"{where}the model returned a single number for {items} items")
     if results != items:
-        raise ValueError(f"{where}the model returned {results} results for {items} items")
+        raise WrongCount(f"{where}the model returned {results} results for {items} items")

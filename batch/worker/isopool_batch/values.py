@@ -81,7 +81,7 @@ def _text(value: str) -> str:
 
 def _integer(value: int) -> int:
     if not _LEAST_INTEGER <= value <= _GREATEST_INTEGER:
-        raise ValueError(f"the integer {_short(value)} has more than 64 bits: return it as a string")
+        raise ValueError(f"the integer {_short(value)} does not fit into 64 bits with a sign: return it as a string")
     return value
 
 
@@ -91,7 +91,7 @@ def _short(value: int) -> str:
 
 
 def _dict(value: Mapping[Any, Any]) -> dict[str, Any]:
-    made = {key if type(key) is str else _key(key): storable(each) for key, each in value.items()}
+    made = {_text(key) if type(key) is str else _key(key): storable(each) for key, each in value.items()}
     if len(made) != len(value):
         raise ValueError("two keys of a dict have the same text")
     return made
@@ -164,6 +164,8 @@ _TOO_FINE = "a time has nanoseconds, which would be cut off: return it as an int
 
 def _of_base_class(value: Any) -> Any:
     """Objects of derived classes, as pandas and str subclasses of tokenizers, without the class."""
+    if type(value).__name__ == "NaTType":  # of pandas
+        return None
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):  # of pandas
         raise ValueError(_TOO_FINE)
     if isinstance(value, datetime.datetime):

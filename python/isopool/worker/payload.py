@@ -279,9 +279,12 @@ def _whole(value: Any, reducer: Reducer) -> bytes:
 
 
 def whole_dumps(value: Any, main: Main) -> bytes:
-    """One pickle of the object, for whole_loads(). Raises what its pickling raises."""
+    """One pickle of the object, for whole_loads(). Raises what its pickling raises.
+
+    An object that is a global of the main script goes by value: of a method, each call gets an object of its own.
+    """
     definer = Definer(main, _whole)
-    reducer = definer.reducer()
+    reducer = Reducer(main)
     pickled = _whole(value, reducer)
     return _before(definer, reducer) + pickled
 

@@ -7,6 +7,7 @@ call again, together with the function.
 """
 
 import collections
+import functools
 import multiprocessing.process
 import os
 import sys
@@ -140,11 +141,38 @@ def call_each(function: Callable[..., Any], chunk: tuple[tuple[Any, ...], ...]) 
     return [function(*args) for args in chunk]
 
 
-class _Known(NamedTuple):
-    """A function, and what tells whether the globals of the main script are as it needs them."""
+# An object of these types can't change.
+CONSTANT = frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis)})
 
-    function: Callable[..., Any]
+
+def _keeps_no_state(function: Any, depth: int = 0) -> bool:
+    """Whether no call can leave anything in the function that is not in its module, too: no object and no closure."""
+    if depth > 3:
+        return False
+    if type(function) is types.FunctionType:
+        try:
+            cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        except ValueError:  # an empty one
+            return False
+        return all(type(each) in CONSTANT or _keeps_no_state(each, depth + 1) for each in cells)
+    if type(function) is types.BuiltinFunctionType:
+        own = function.__self__
+        return own is None or type(own) is types.ModuleType or type(own) in CONSTANT
+    if type(function) is functools.partial:
+        values = (*function.args, *function.keywords.values())
+        return all(type(each) in CONSTANT for each in values) and _keeps_no_state(function.func, depth + 1)
+    return isinstance(function, type)
+
+
+class _Known(NamedTuple):
+    """A function, and what tells whether the globals of the main script are as it needs them.
+
+    pickled: of one that keeps state, as the method of an object, which is made anew for each call.
+    """
+
+    function: Callable[..., Any] | None
     digests: Digests
+    pickled: bytes | None = None
 
 
 class _Surroundings:
@@ -242,6 +270,7 @@ class TaskRunner:
             known = self._function(key, pickled)
             if known is None:
                 return UNKNOWN_FUNCTION, []
+            function = known.function if known.pickled is None else self._made(known.pickled)[0]
             args, kwargs = payload.loads(arguments, main)
         except BaseException as error:
             return UNREADABLE, error
@@ -249,7 +278,7 @@ class TaskRunner:
         if self._tasks == self._most_tasks:
             _leave_after_call()
         try:
-            result = call(known, args, kwargs)
+            result = call(function, args, kwargs)
         except BaseException as error:
             return RAISED, error
         finally:
@@ -257,18 +286,24 @@ class TaskRunner:
         try:
             return VALUE, [*payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments), main)]
         except BaseException as error:
-            name = getattr(known, "__qualname__", repr(known))
+            name = getattr(function, "__qualname__", repr(function))
             error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
             return RAISED, error
 
-    def _function(self, key: str, pickled: torch.Tensor | None) -> Callable[..., Any] | None:
+    def _function(self, key: str, pickled: torch.Tensor | None) -> _Known | None:
         known = self._functions.use(key)
         if known is not None and self._main.has(known.digests):
-            return known.function
+            return known
         if pickled is None:
             return None
-        (made, filename), digests = payload.whole_loads(payload.memory_of(pickled), self._main)
+        memory = payload.memory_of(pickled)
+        made, digests = self._made(memory)
+        known = _Known(made, digests) if _keeps_no_state(made) else _Known(None, digests, bytes(memory))
+        self._functions.keep(key, known, pickled.numel())
+        return known
+
+    def _made(self, pickled: Any) -> tuple[Callable[..., Any], Digests]:
+        (made, filename), digests = payload.whole_loads(pickled, self._main)
         if isinstance(made, types.FunctionType) and made.__code__.co_filename != filename:
             made.__code__ = _with_filename(made.__code__, filename)
-        self._functions.keep(key, _Known(made, digests), pickled.numel())
-        return made  # type: ignore[no-any-return]
+        return made, digests
