@@ -35,6 +35,7 @@ SharedState::SharedState(Journal& journal, FailureLimit limit, const BatchContro
   chunksDone_ = counts.chunksDone;
   failed_ = counts.quarantined;
   done_ = static_cast<int64_t>(counts.rows);
+  anyResult_ = counts.rows > 0;
   const std::vector<int64_t> unfinished = journal.unfinishedChunks();
   if (!needsSchema) {
     left_.assign(unfinished.begin(), unfinished.end());
@@ -87,7 +88,10 @@ void SharedState::giveBack(int64_t chunk) {
   left_.push_front(chunk);
 }
 
-void SharedState::countDone(int64_t items) { done_ += items; }
+void SharedState::countDone(int64_t items) {
+  done_ += items;
+  if (items > 0) anyResult_ = true;
+}
 
 void SharedState::quarantine(const QuarantinedItem& item) {
   journal_.quarantine(item);
@@ -107,7 +111,7 @@ void SharedState::quarantine(const QuarantinedItem& item) {
 
 // A mistake in the job, and not in its inputs: a missing import, another number of arguments.
 void SharedState::endIfAllFailAlike(const BatchFailure& failure, uint64_t failed) {
-  if (limit_.isSet() || done_ > 0) return;
+  if (limit_.isSet() || anyResult_) return;
   const std::string cause = causeOf(failure);
   const base::MutexLock lock(mutex_);
   alike_ = alike_ && failure.reason == BatchReason::kRaised && (failed == 1 || cause == cause_);

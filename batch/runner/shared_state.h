@@ -75,6 +75,7 @@ class SharedState {
   std::atomic<bool> poolLost_{false};
   std::atomic<bool> mistaken_{false};
   std::atomic<int64_t> done_{0};
+  std::atomic<bool> anyResult_{false};  ///< some item has, or had, one
   std::atomic<int64_t> computed_{0};
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> chunksDone_{0};

@@ -336,6 +336,9 @@ void WorkerLink::settleAll() {
   }
   ipc::ClientEnd& end = memory_->end();
   bool first = false;
+  // Of abandoned requests; destroyed without the lock, because a storage of Python waits for the
+  // interpreter's.
+  std::vector<std::vector<ExportedStorage>> exports;
   {
     base::MutexLock lock(publishMutex_);
     first = !dead_.exchange(true, std::memory_order_acq_rel);
@@ -363,6 +366,11 @@ void WorkerLink::settleAll() {
         request.wake();
       } else {
         abandoned_.fetch_sub(1, std::memory_order_relaxed);
+        try {
+          exports.push_back(std::move(request.exports));
+        } catch (const std::bad_alloc&) {
+          // They end with the request.
+        }
         release(request);
       }
     }

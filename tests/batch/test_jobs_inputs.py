@@ -258,14 +258,14 @@ def test_an_output_in_the_folder_of_the_inputs_is_refused(folder: JobFolder) -> 
 def test_a_wrong_number_of_results_is_not_repaired_by_smaller_calls(folder: JobFolder) -> None:
     folder.code("def pair(rows): return ([row['n'] for row in rows], [row['n'] for row in rows])")
     folder.jsonl(numbers(12))
-    line = ["app.py:pair", "in.jsonl", "-o", "out", "--batch-size", "4", "--chunk-size", "6", "--workers", "1"]
-    folder.run(*line, "--max-failures", "100%", code=3)
+    line = ["app.py:pair", "in.jsonl", "-o", "out", "--batch-size", "4", "--workers", "1"]
+    folder.run(*line, "--chunk-size", "6", "--max-failures", "100%", code=3)
     # Calls of 4 and of 2: the latter can't be told from right ones.
     assert len(folder.quarantine()) == 8
     assert {row["message"] for row in folder.quarantine().values()} == {"the model returned 2 results for 4 items"}
     # Then each call has a wrong number.
     folder.jsonl(numbers(40))
-    ended = folder.run(*line, "--force", "--chunk-size", "8", code=1)
+    ended = folder.run(*line, "--chunk-size", "8", "--force", code=1)
     assert "items failed alike, in model" in ended.err and "2 results for 4 items" in ended.err
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import signal
+import stat
 import subprocess
 import sys
 from typing import Any
@@ -365,3 +366,13 @@ def test_without_locks_a_chunk_is_recovered_too(folder: Folder, monkeypatch: pyt
     assert run.worker("before-spill-append:4") == -signal.SIGKILL
     monkeypatch.setattr(fcntl, "flock", without_locks)
     assert run.in_process() == [3, 4, 5]
+
+
+def test_the_mask_of_user_code_is_none_of_the_parts(folder: Folder) -> None:
+    before = os.umask(0o022)
+    os.umask(before)
+    try:
+        part_of(folder.job("import os\ndef f(row): return os.umask(0o777)", [1]))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((folder / "out" / "part-000000.jsonl").stat().st_mode) == 0o666 & ~before

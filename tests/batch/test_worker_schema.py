@@ -210,7 +210,8 @@ def test_a_given_schema_holds(folder: Folder, kind: str) -> None:
     [
         ("import pyarrow\ntypes = pyarrow.schema([('a', pyarrow.int8())])", 'no column "id"'),
         ("import pyarrow\ntypes = pyarrow.schema([('id', pyarrow.int8()), ('id', pyarrow.int8())])", "two columns 'id'"),
-        ("import pyarrow\ntypes = pyarrow.schema([('id', pyarrow.month_day_nano_interval())])", "no result can have the type"),
+        ("import pyarrow\ntypes = pyarrow.schema([('id', pyarrow.month_day_nano_interval())])", "no column of results has"),
+        ("import pyarrow\ntypes = pyarrow.schema([('id', pyarrow.timestamp('s'))])", r"the nearest is timestamp\[us\]"),
         ("types = {'id': int}", "is of class dict"),
     ],
 )

@@ -96,8 +96,8 @@ class Chunk:
             return failures.describe(error, progress.phase, item, first, count, self._cap.has_room())
         if not self._spill.is_open():
             item = indexes[0] if len(indexes) == 1 else None
-            error = OSError(errno.EBADF, "its code has closed files that are not its own")
-            return failures.describe(error, failures.MODEL, item, first, count, self._cap.has_room(), broken=True)
+            closed = OSError(errno.EBADF, "its code has closed files that are not its own")
+            return failures.describe(closed, failures.MODEL, item, first, count, self._cap.has_room(), broken=True)
         self._spill.append(record)
         self._done.update(indexes)
         return None

@@ -121,7 +121,7 @@ def arrow(type: Type) -> Any:
 
 
 def of_arrow(given: Any) -> Type:
-    """The type for a data type of pyarrow; units and widths of offsets are those of arrow(). Raises ValueError."""
+    """The type for a data type of pyarrow; whether offsets are wide does not count. Raises ValueError."""
     types = packages.pyarrow().types
     if types.is_fixed_size_list(given):
         return ("array", given.list_size, of_arrow(given.value_type))
@@ -129,8 +129,18 @@ def of_arrow(given: Any) -> Type:
         return ("list", of_arrow(given.value_type))
     if types.is_struct(given):
         return ("dict", tuple((field.name, of_arrow(field.type)) for field in given))
-    if types.is_dictionary(given):
-        return of_arrow(given.value_type)
+    if types.is_string(given) or types.is_large_string(given) or types.is_string_view(given):
+        return TEXT
+    if types.is_binary(given) or types.is_large_binary(given) or types.is_binary_view(given):
+        return ("bytes",)
+    made = _of_simple(types, given)
+    if made is None or arrow(made) != given:
+        nearest = f"; the nearest is {in_words(made)}" if made is not None else ""
+        raise ValueError(f"no column of results has the type {given}{nearest}")
+    return made
+
+
+def _of_simple(types: Any, given: Any) -> Type | None:
     if types.is_decimal(given):
         return ("decimal", given.precision - given.scale, given.scale)
     if types.is_timestamp(given):
@@ -140,16 +150,11 @@ def of_arrow(given: Any) -> Type:
     checks = {
         "null": types.is_null,
         "bool": types.is_boolean,
-        "text": lambda each: types.is_string(each) or types.is_large_string(each) or types.is_string_view(each),
-        "bytes": lambda each: types.is_binary(each) or types.is_large_binary(each) or types.is_binary_view(each),
         "date": types.is_date,
         "time": types.is_time,
         "duration": types.is_duration,
     }
-    for name, check in checks.items():
-        if check(given):
-            return (name,)
-    raise ValueError(f"no result can have the type {given}")
+    return next(((name,) for name, check in checks.items() if check(given)), None)
 
 
 def in_words(type: Type) -> str:

@@ -6,10 +6,24 @@ import errno
 import filecmp
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal
 
 from isopool_batch.crash_points import crash_point
+
+
+_MASK = os.umask(0o077)
+os.umask(_MASK)
+
+
+@contextlib.contextmanager
+def own_mask() -> Iterator[None]:
+    """Files that are made meanwhile have the permissions that they have without user code, which may set another mask."""
+    of_user_code = os.umask(_MASK)
+    try:
+        yield
+    finally:
+        os.umask(of_user_code)
 
 
 def write(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
@@ -54,7 +68,9 @@ def publish(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
 
 def _make(beside: str, mode: Literal["wb", "xb"], fill: Callable[[BinaryIO], None], step: str) -> int:
     """Fills a file, whose contents are on the disk afterwards; returns its size."""
-    with open(beside, mode) as file:
+    with own_mask():
+        made = open(beside, mode)
+    with made as file:
         crash_point(f"before-{step}-write")
         fill(file)
         file.flush()

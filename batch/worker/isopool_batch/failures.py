@@ -112,8 +112,8 @@ def _is_memory(error: BaseException) -> bool:
 
 
 def _is_of_used_up_worker(error: BaseException) -> bool:
-    """Earlier items have used up what a process can have: descriptors, threads, processes."""
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.EAGAIN):
+    """Earlier items have used up what a process can have: descriptors, threads."""
+    if isinstance(error, OSError) and error.errno == errno.EMFILE:
         return True
     return isinstance(error, RuntimeError) and "can't start new thread" in _message(error)
 

@@ -151,7 +151,8 @@ def _open_alone(path: str) -> int:
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    with durable.own_mask():
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
 
 
 def _lock(descriptor: int) -> bool:
