@@ -600,7 +600,7 @@ TEST_F(SharedFitness, AThreadThatHoldsTheInterpretersLockCostsItsWorkerOnly) {
   poisoner_.reset();
   const auto isReplaced = [this] {
     CallOptions options;
-    options.deadline = std::chrono::seconds(20);
+    options.deadline = std::chrono::seconds(60);
     return subject_->ask("pid", {}, options).toInt() != worker_;
   };
   EXPECT_TRUE(waitUntil(isReplaced));
