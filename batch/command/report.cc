@@ -136,7 +136,8 @@ std::string report(const std::string& output, bool json) {
   std::set<uint32_t> missing;  // shards
   uint64_t itemsOfAll = 0;
   const std::vector<PlannedJob> jobs = plannedJobs(output);
-  for (uint32_t shard = 0; shard < jobOf(jobs.front().job).shards; ++shard) missing.insert(shard);
+  const uint32_t shards = jobOf(jobs.front().job).shards;
+  for (uint32_t shard = 0; shard < shards; ++shard) missing.insert(shard);
   for (const auto& [file, job] : jobs) {
     auto journal = Journal::existing(file);
     missing.erase(jobOf(job).shard);

@@ -43,8 +43,7 @@ QuarantinedItem itemOf(const Statement& row) {
   item.item = static_cast<uint32_t>(row.number(1));
   BatchFailure& failure = item.failure;
   item.id = row.text(2);
-  const base::Json id = base::Json::parse(item.id);
-  failure.id = id.is_string() ? id.get<std::string>() : item.id;
+  failure.id = textOfId(item.id);
   failure.reason = static_cast<BatchReason>(row.number(3));
   failure.phase = row.text(4);
   failure.signal = static_cast<int>(row.number(5));
@@ -82,6 +81,11 @@ PlannedChunk chunkOf(Database& database, int64_t number) {
 }
 
 }  // namespace
+
+std::string textOfId(const std::string& id) {
+  const base::Json value = base::Json::parse(id);
+  return value.is_string() ? value.get<std::string>() : id;
+}
 
 Journal::Journal(Database database) : database_(std::move(database)) {}
 

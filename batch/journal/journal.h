@@ -32,6 +32,9 @@ struct QuarantinedItem {
   BatchFailure failure;
 };
 
+/// What failure.id is for an item with this ID, as JSON.
+std::string textOfId(const std::string& id);
+
 /// The part of a chunk that is done.
 struct DonePart {
   int64_t chunk = 0;
@@ -81,8 +84,9 @@ class Journal {
   /// transaction, together with these facts.
   void planQuarantineAgain(uint32_t shards, const Facts& facts);
 
-  /// The numbers of the shard's chunks that are not done, in order.
+  /// The numbers of the shard's chunks, in order.
   std::vector<int64_t> chunks();
+  /// Of those that are not done.
   std::vector<int64_t> unfinishedChunks();
   PlannedChunk chunk(int64_t number);
   void finishChunk(int64_t number, uint64_t rows, uint64_t bytes);

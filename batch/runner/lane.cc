@@ -369,8 +369,9 @@ void Lane::setAside(Work& work, uint32_t item, BatchFailure failure) {
   const std::optional<base::Json> id = identify(work, item);
   // The next pool, or the next run, calls the item again.
   if (!id) return;
-  failure.id = id->is_string() ? id->get<std::string>() : base::jsonText(*id);
-  shared_.quarantine({work.chunk.number, item, base::jsonText(*id), std::move(failure)});
+  const std::string text = base::jsonText(*id);
+  failure.id = textOfId(text);
+  shared_.quarantine({work.chunk.number, item, text, std::move(failure)});
 }
 
 std::optional<base::Json> Lane::identify(Work& work, uint32_t item) {

@@ -18,7 +18,7 @@ namespace isopool::batch {
 ///   __job__/journal.sqlite      the plan and what is done
 ///   __job__/summary.json        how the last run ended
 ///   __job__/schema.json         the types of the columns, of all shards: isopool_batch/schema.py
-/// __job__/dataset.json items of a dataset, for comparison: isopool_batch/dataset_source.py
+///   __job__/dataset.json        items of a dataset, for comparison: dataset_source.py
 ///   __job__/work/               results of chunks that are not done; removed at the end
 ///
 /// Readers of tables that are given the folder pass over names that begin with two underscores.

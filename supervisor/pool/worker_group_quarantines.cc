@@ -122,7 +122,11 @@ void WorkerGroup::countAgainstMembers(const Worker& worker, const DeathReport& r
     const ClientDeath death{report.origin.model, name, member.servedCalls()};
     if (!holds_.died(client, death, services_.loop.now()).quarantined) continue;
     // A worker that it had before may die in its quarantine.
-    already ? tellOwnQuarantine(member) : quarantine(member);
+    if (already) {
+      tellOwnQuarantine(member);
+    } else {
+      quarantine(member);
+    }
   }
   scheduleHoldEnd();
 }

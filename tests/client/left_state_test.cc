@@ -370,12 +370,11 @@ def more_threads():
     values()
 )";
 
-class LeftThreads : public LeftState {
- protected:
-  static std::string valuesIn(InterpreterSession& session) {
-    return session.global("threads", "values")(at::ArrayRef<Obj>()).toIValue().toStringRef();
-  }
-};
+std::string valuesIn(InterpreterSession& session, const char* function = "values") {
+  return session.global("threads", function)(at::ArrayRef<Obj>()).toIValue().toStringRef();
+}
+
+class LeftThreads : public LeftState {};
 
 TEST_P(LeftThreads, ComputeWithTheModesOfEachCall) {
   serve({"--workers", "1", "--worker-threads", "2"});
@@ -407,14 +406,11 @@ TEST_F(AttachedManagers, ThreadsFlushDenormalNumbersInCallsOfAProgramThatDoesOnl
   const auto manager = attach(1);
   manager->registerModuleSource("threads", kManyThreads);
   InterpreterSession session = manager->acquireOne();
-  const auto values = [&] {
-    return session.global("threads", "values")(at::ArrayRef<Obj>()).toIValue().toStringRef();
-  };
   for (int i = 0; i < 3; ++i) {
     at::globalContext().setFlushDenormal(true);
-    EXPECT_EQ(values(), "([0.699999988079071], 0.699999988079071, 1, 0)");
+    EXPECT_EQ(valuesIn(session), "([0.699999988079071], 0.699999988079071, 1, 0)");
     at::globalContext().setFlushDenormal(false);
-    EXPECT_EQ(values(), "([0.699999988079071], 0.699999988079071, 1, 1048576)");
+    EXPECT_EQ(valuesIn(session), "([0.699999988079071], 0.699999988079071, 1, 1048576)");
   }
 }
 
@@ -429,9 +425,8 @@ TEST_F(AttachedManagers, ThreadsThatAProgramHadForAWhileAreNoneOfAnother) {
   InterpreterSession left = leaving->acquireOne();
   left.global("threads", "more_for_a_while")(at::ArrayRef<Obj>());
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(
-        session.global("threads", "values_with_two")(at::ArrayRef<Obj>()).toIValue().toStringRef(),
-        "([0.699999988079071], 0.699999988079071, 1, 1048576)");
+    EXPECT_EQ(valuesIn(session, "values_with_two"),
+              "([0.699999988079071], 0.699999988079071, 1, 1048576)");
   }
 }
 

@@ -2,16 +2,15 @@
 #include "worker/process/blas_threads.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 
 #include <array>
-#include <cstddef>
-#include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/process/floating_point.h"
+#include "worker/process/loaded_libraries.h"
 
 namespace isopool::worker {
 
@@ -47,15 +46,9 @@ void startThreadsOf(const std::string& path) {
 }
 
 void startThreads() {
-  std::vector<std::string> paths;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* library, size_t, void* found) {
-        if (std::strstr(library->dlpi_name, "openblas") != nullptr) {
-          static_cast<std::vector<std::string>*>(found)->emplace_back(library->dlpi_name);
-        }
-        return 0;
-      },
-      &paths);
+  // Also by the folder's name: a system's libblas.so.3 may be an OpenBLAS.
+  const std::vector<std::string> paths = loadedLibraries(
+      [](std::string_view path) { return path.find("openblas") != std::string_view::npos; });
   const FloatingPointControl own = FloatingPointControl::ofThisThread();
   modesOfThreads.apply();
   for (const std::string& path : paths) startThreadsOf(path);

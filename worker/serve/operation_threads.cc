@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "worker/process/floating_point.h"
+#include "worker/process/loaded_libraries.h"
 
 namespace isopool::worker {
 
@@ -48,17 +49,10 @@ const std::vector<Pause>& pauses() {
       },
       &loaded);
   if (loaded == known.loaded) return known.pauses;
-  std::vector<std::string> paths;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* library, size_t, void* found) {
-        const std::string_view path = library->dlpi_name;
-        // libgomp, libomp, libiomp5, and others, which lack the function.
-        if (path.substr(path.rfind('/') + 1).find("omp") != std::string_view::npos) {
-          static_cast<std::vector<std::string>*>(found)->emplace_back(path);
-        }
-        return 0;
-      },
-      &paths);
+  // libgomp, libomp, libiomp5, and others, which lack the function.
+  const std::vector<std::string> paths = loadedLibraries([](std::string_view path) {
+    return path.substr(path.rfind('/') + 1).find("omp") != std::string_view::npos;
+  });
   known = {loaded, {}};
   for (const std::string& path : paths) {
     void* const library = ::dlopen(path.c_str(), RTLD_NOLOAD | RTLD_NOW);
