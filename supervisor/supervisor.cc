@@ -587,9 +587,10 @@ void Supervisor::awaitDrained() {
     return drained_.setAfter(kDrainLook, [this] { awaitDrained(); });
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kDrained);
-  if (!drained) {
-    const auto left = std::count_if(clients_.begin(), clients_.end(),
-                                    [](const auto& entry) { return !entry.second->drained(); });
+  const auto left = std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) {
+    return entry.second->isServedProgram() && !entry.second->drained();
+  });
+  if (left != 0) {
     base::log(base::LogLevel::kWarning, "the drain time-out is over (ISOPOOL_DRAIN_TIMEOUT), and " +
                                             std::to_string(left) +
                                             (left == 1 ? " program has" : " programs have") +

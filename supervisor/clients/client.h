@@ -111,6 +111,8 @@ class Client : public GroupClient {
   bool saidHello() const { return saidHello_; }
   bool welcomed() const { return welcomed_; }
   bool over() const { return over_; }
+  /// See Connection::isIdle().
+  bool connectionIdle() const { return connection_.isIdle(); }
   /// The highest that both sides support. After Hello.
   uint32_t protocolVersion() const { return protocolVersion_; }
   size_t packages() const { return packages_.size(); }

@@ -36,6 +36,7 @@ SharedClient::SharedClient(Services& services, ClientId id, base::Fd socket, con
       pauseEnd_(services.loop),
       program_(printable(services.processes.programOf(peer.processId), kLongestProgramName)) {
   handshake_.setAfter(services.options.handshakeTimeout, [this] {
+    if (saidHello()) return;
     refuse("it sent no Hello within " + std::to_string(services_.options.handshakeTimeout.count()) +
            " ms (ISOPOOL_HANDSHAKE_TIMEOUT)");
   });
@@ -64,7 +65,8 @@ void SharedClient::sendDrain() {
 }
 
 bool SharedClient::drained() {
-  if (over() || isOperator()) return true;
+  if (over()) return true;
+  if (isOperator()) return !handshake_.isSet() && connectionIdle();
   if (!welcomed() || group_ == nullptr) return !hasSuccessor_;
   if (!drainAcknowledged_) return false;
   // The client publishes no more calls: what has ended stays ended.
@@ -112,6 +114,7 @@ void SharedClient::dispatch(ipc::Frame& frame) {
 }
 
 void SharedClient::handleOperator(const ipc::Frame& frame) {
+  handshake_.cancel();
   if (frame.type == ipc::MessageType::kRequestSettings) {
     ipc::SettingsInForce answer;
     answer.token = ipc::decodeMessage<ipc::RequestSettings>(frame).token;
@@ -150,7 +153,7 @@ std::string SharedClient::admit(const ipc::Hello& hello, const base::Fd& pidfd) 
     std::string refusal = events_.whyNoMorePrograms(program_);
     if (!refusal.empty()) return refusal;
   }
-  handshake_.cancel();
+  if (!isOperator()) handshake_.cancel();
   class_ = chosenClass();
   return {};
 }

@@ -48,7 +48,8 @@ class SharedClient final : public Client {
   void drain(const std::string& text, bool hasSuccessor);
   /// True once the client has acknowledged Drain, and no call of it is in flight. A program that
   /// has no pool yet opens one if there is a successor, because only a manager that has a pool
-  /// attaches to the successor by itself.
+  /// attaches to the successor by itself. An operator is drained when it has made a request, within
+  /// the time-out of the handshake, and has the answers to all that have arrived.
   bool drained();
   /// True if a manager in the client can attach to a successor without losing a call.
   bool mayMove() { return group_ != nullptr && drainAcknowledged_ && drained(); }
@@ -103,7 +104,7 @@ class SharedClient final : public Client {
 
   const Peer peer_;
   const Events events_;
-  base::TimeLimit handshake_;
+  base::TimeLimit handshake_;  ///< until Hello; of an operator until its first request
   base::Timer pauseEnd_;
   std::string program_;
   std::string class_;  ///< the name of its class from its Hello on; empty: none

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/processes/connection.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <new>
@@ -135,6 +136,12 @@ void Connection::readNow() {
     reason = error.what();
   }
   if (gone) giveUp(std::move(reason));
+}
+
+bool Connection::isIdle() const {
+  if (over_) return true;
+  pollfd arrived{socket_.fd(), POLLIN, 0};
+  return queue_.empty() && ::poll(&arrived, 1, 0) == 0;
 }
 
 void Connection::hangUp() noexcept { ::shutdown(socket_.fd(), SHUT_WR); }

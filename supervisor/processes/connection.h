@@ -57,6 +57,8 @@ class Connection {
   bool heldUp() const { return retry_.isSet() || offerRetry_.isSet(); }
   /// Handles all frames that have arrived.
   void readNow();
+  /// True if no message waits to be sent, and none has arrived that is not handled yet.
+  bool isIdle() const;
   /// The peer sees the end of the stream behind the messages that the socket has taken. What is
   /// queued, and later messages, are not sent. Reading goes on.
   void hangUp() noexcept;

@@ -144,14 +144,23 @@ std::unique_ptr<ControlClient> SharedSupervisor::attachWithPool(uint32_t workers
   return client;
 }
 
-template <typename Answer, typename Request>
-Answer SharedSupervisor::ask(const Request& request) const {
+ipc::ControlSocket SharedSupervisor::connectOperator() const {
   ipc::ControlSocket control = connect();
-  if (!control.valid()) return {};
+  if (!control.valid()) return control;
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
   control.send(hello, {pidfd.get()});
+  return control;
+}
+
+ipc::Report SharedSupervisor::reportOn(ipc::ControlSocket& control) {
+  return ask<ipc::Report>(control, ipc::RequestReport{1});
+}
+
+template <typename Answer, typename Request>
+Answer SharedSupervisor::ask(ipc::ControlSocket& control, const Request& request) {
+  if (!control.valid()) return {};
   control.send(request);
   while (control.waitReadable(milliseconds(2000))) {
     const bool gone = control.receive() == ipc::ReceiveResult::kPeerGone;
@@ -164,24 +173,25 @@ Answer SharedSupervisor::ask(const Request& request) const {
   return {};
 }
 
-ipc::Report SharedSupervisor::report() const { return ask<ipc::Report>(ipc::RequestReport{1}); }
+ipc::Report SharedSupervisor::report() const {
+  ipc::ControlSocket control = connectOperator();
+  return reportOn(control);
+}
 
 ipc::ActionDone SharedSupervisor::act(ipc::Action action, uint64_t target, const std::string& group,
                                       milliseconds time) const {
   constexpr uint64_t kToken = 7;
-  auto outcome = ask<ipc::ActionDone>(ipc::RequestAction{
-      kToken, static_cast<uint32_t>(action), target, group, static_cast<uint64_t>(time.count())});
+  ipc::ControlSocket control = connectOperator();
+  const auto outcome = ask<ipc::ActionDone>(
+      control, ipc::RequestAction{kToken, static_cast<uint32_t>(action), target, group,
+                                  static_cast<uint64_t>(time.count())});
   EXPECT_EQ(outcome.token, kToken);
   return outcome;
 }
 
 void SharedSupervisor::request(ipc::Action action, uint64_t target) const {
-  ipc::ControlSocket control = connect();
+  ipc::ControlSocket control = connectOperator();
   if (!control.valid()) return;
-  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  ipc::Hello hello;
-  hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
-  control.send(hello, {pidfd.get()});
   control.send(ipc::RequestAction{1, static_cast<uint32_t>(action), target, ""});
   ipc::ReceiveResult received = ipc::ReceiveResult::kOk;
   while (received != ipc::ReceiveResult::kPeerGone && control.waitReadable(milliseconds(2000))) {

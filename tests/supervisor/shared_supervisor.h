@@ -48,6 +48,10 @@ class SharedSupervisor {
   std::unique_ptr<ControlClient> attachWithPool(uint32_t workers,
                                                 const std::string& program = "test") const;
   ipc::Report report() const;
+  /// A connection on which an operator has sent Hello; invalid if nothing listens.
+  ipc::ControlSocket connectOperator() const;
+  /// Requests a report on it.
+  static ipc::Report reportOn(ipc::ControlSocket& control);
   /// Has the supervisor act as for an operator; the token is chosen here.
   ipc::ActionDone act(ipc::Action action, uint64_t target = 0, const std::string& group = {},
                       milliseconds time = milliseconds(0)) const;
@@ -71,7 +75,7 @@ class SharedSupervisor {
 
  private:
   template <typename Answer, typename Request>
-  Answer ask(const Request& request) const;
+  static Answer ask(ipc::ControlSocket& control, const Request& request);
   void spawn(const std::function<void()>& inChild);
 
   ProcessMark mark_;

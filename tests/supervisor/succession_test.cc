@@ -268,6 +268,29 @@ TEST(Restart, ServesWhenEachGroupHasAWorker) {
   }
 }
 
+TEST(Restart, AnswersAnOperatorThatHasConnectedToTheFormerSupervisor) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  expectService(supervisor);
+  const pid_t former = supervisor.supervisorPid();
+  ipc::ControlSocket early = supervisor.connectOperator();
+  ASSERT_TRUE(supervisor.act(Action::kRestart).done);
+  EXPECT_TRUE(supervisor.waitForReport(
+      [&](const ipc::Report& report) { return report.processId != former; }, kPatience));
+  const ipc::Report report = SharedSupervisor::reportOn(early);
+  EXPECT_EQ(report.processId, former);
+  EXPECT_EQ(report.state, "draining");
+  EXPECT_TRUE(waitUntilDead(former, kPatience));
+}
+
+TEST(Restart, WaitsForAnOperatorWithoutARequestAsLongAsForAGreeting) {
+  SharedSupervisor supervisor({"--workers", "1", "--handshake-timeout", "300ms"});
+  expectService(supervisor);
+  const pid_t former = supervisor.supervisorPid();
+  const ipc::ControlSocket silent = supervisor.connectOperator();
+  ASSERT_TRUE(supervisor.act(Action::kRestart).done);
+  EXPECT_TRUE(waitUntilDead(former, kPatience));
+}
+
 TEST(Restart, IsRefusedWhileOneIsUnderWay) {
   SharedSupervisor supervisor({"--workers", "1"});
   expectService(supervisor);
