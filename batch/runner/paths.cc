@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "batch/runner/paths.h"
+
+#include <filesystem>
+
+#include "isopool/batch.h"
+
+namespace isopool::batch {
+
+namespace fs = std::filesystem;
+
+bool endsWith(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+std::string absolutePath(const std::string& path) { return fs::absolute(path).lexically_normal(); }
+
+std::string existingFile(const std::string& path, const std::string& member) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    throw BatchRefused(member + ": there is no file " + path);
+  }
+  return absolutePath(path);
+}
+
+std::optional<std::pair<std::string, std::string>> pythonName(const std::string& text) {
+  const size_t colon = text.rfind(":");
+  if (colon == std::string::npos || !endsWith(text.substr(0, colon), ".py")) return std::nullopt;
+  return {{text.substr(0, colon), text.substr(colon + 1)}};
+}
+
+}  // namespace isopool::batch
