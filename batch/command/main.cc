@@ -230,8 +230,9 @@ int batchCommand(int argc, char** argv) {
   app.set_version_flag("--version", std::string("isopool batch ") + ISOPOOL_VERSION);
   app.add_option("MODEL", job.model,
                  "FILE.py:NAME, or a model's file (torch.package as FILE:MODULE/RESOURCE)");
-  app.add_option("INPUT", job.inputs,
-                 "Parquet or JSON-lines files; other files, folders, globs; or FILE.py:DATASET");
+  app.add_option(
+      "INPUT", job.inputs,
+      "Parquet, JSON, CSV or tar files; other files, folders, globs; or FILE.py:DATASET");
   app.add_flag("--files", job.files, "the items are files, also tables: the model gets paths");
   app.add_option("-o,--output", job.output, "folder for the results")->type_name("OUT");
   app.add_option("--column", job.column, "the model gets this column of each row")

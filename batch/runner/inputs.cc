@@ -42,17 +42,35 @@ std::string rootOf(const std::vector<std::string>& paths) {
   return root;
 }
 
-constexpr std::array<std::string_view, 2> kParquet{".parquet", ".pq"};
-constexpr std::array<std::string_view, 2> kLines{".jsonl", ".ndjson"};
+/// The kinds of input whose files have several items, by the endings of their names.
+struct TableEnding {
+  std::string_view ending;
+  const char* kind;
+  bool compressible;  ///< the name may have an ending of kCompressions, too
+};
+constexpr std::array<TableEnding, 8> kTables{{{".parquet", "parquet", false},
+                                              {".pq", "parquet", false},
+                                              {".jsonl", "jsonl", true},
+                                              {".ndjson", "jsonl", true},
+                                              {".json", "jsonl", true},
+                                              {".csv", "csv", true},
+                                              {".tsv", "csv", true},
+                                              {".tar", "tar", false}}};
+constexpr std::array<std::string_view, 4> kCompressions{".gz", ".zst", ".bz2", ".xz"};
 /// Of tables that are not read.
-constexpr std::array<std::string_view, 13> kOtherTables{
-    ".csv", ".tsv", ".json",  ".gz",  ".zst",  ".bz2",    ".xz",
-    ".tar", ".zip", ".arrow", ".orc", ".avro", ".feather"};
+constexpr std::array<std::string_view, 9> kOtherTables{".gz",    ".zst", ".bz2",  ".xz",     ".zip",
+                                                       ".arrow", ".orc", ".avro", ".feather"};
 
-template <typename Ends>
-bool endsWithAny(const std::string& text, const Ends& ends) {
-  return std::any_of(ends.begin(), ends.end(),
-                     [&text](std::string_view end) { return endsWith(text, end); });
+/// "parquet", "jsonl", "csv", "tar"; empty: the file is one item.
+std::string kindOf(const std::string& path) {
+  std::string name = path;
+  for (const std::string_view each : kCompressions) {
+    if (endsWith(name, each)) name.resize(name.size() - each.size());
+  }
+  for (const TableEnding& each : kTables) {
+    if (endsWith(each.compressible ? name : path, each.ending)) return each.kind;
+  }
+  return {};
 }
 
 /// The files that a pattern matches.
@@ -80,7 +98,7 @@ std::vector<std::string> tablesIn(const std::string& folder) {
     if (name.starts_with('.') || name.starts_with('_')) {
       each.disable_recursion_pending();
     } else if (!each->is_directory(error)) {
-      if (!endsWithAny(name, kParquet) && !endsWithAny(name, kLines)) return {};
+      if (kindOf(name).empty()) return {};
       files.push_back(each->path());
     }
   }
@@ -89,50 +107,50 @@ std::vector<std::string> tablesIn(const std::string& folder) {
   return files;
 }
 
-/// Columns that only names of folders have would be lost.
-void refusePartitions(const std::vector<std::string>& files, const fs::path& top) {
-  for (const std::string& file : files) {
-    const fs::path folder = fs::path(file).parent_path().lexically_relative(top);
-    for (const fs::path& part : folder) {
-      if (part.native().find('=') == std::string::npos) continue;
-      throw BatchRefused("input: " + file + " is in the partition " + part.string() +
-                         ", whose column is not read: write the tables anew with all columns, or "
-                         "name the files one by one, to go without it");
-    }
-  }
+/// One of the inputs that are named. `partition`: of the folders below the one that was named, if
+/// one of them is KEY=VALUE, a column of the file's rows.
+struct Named {
+  std::string path;
+  std::string partition = {};
+};
+
+std::string partitionOf(const std::string& file, const fs::path& top) {
+  const std::string folders = fs::path(file).parent_path().lexically_relative(top);
+  return folders.find('=') == std::string::npos ? "" : folders;
 }
 
 /// Patterns and folders of tables as their files; all other inputs as they are.
-std::vector<std::string> withoutFoldersOfTables(const std::vector<std::string>& inputs) {
-  std::vector<std::string> all;
+std::vector<Named> withoutFoldersOfTables(const std::vector<std::string>& inputs) {
+  std::vector<Named> all;
   std::error_code error;
   for (const std::string& input : inputs) {
     std::vector<std::string> files;
+    fs::path top = input;
     if (fs::is_directory(input, error)) {
       files = tablesIn(input);
-      refusePartitions(files, fs::path(input));
     } else if (!fs::exists(input, error) && input.find_first_of("*?[") != std::string::npos &&
-               (endsWithAny(input, kParquet) || endsWithAny(input, kLines))) {
+               !kindOf(input).empty()) {
       files = matching(input);
-      refusePartitions(files, fs::path(input.substr(0, input.find_first_of("*?["))).parent_path());
+      top = fs::path(input.substr(0, input.find_first_of("*?["))).parent_path();
     }
-    if (files.empty()) files.push_back(input);
-    all.insert(all.end(), files.begin(), files.end());
+    for (const std::string& file : files) all.push_back({file, partitionOf(file, top)});
+    if (files.empty()) all.push_back({input});
   }
   return all;
 }
 
 /// A model would get the path of a table as its only item.
-void refuseTables(const std::vector<std::string>& inputs) {
-  for (const std::string& input : inputs) {
+void refuseTables(const std::vector<Named>& inputs) {
+  for (const Named& input : inputs) {
     std::string why;
-    if (endsWithAny(input, kParquet) || endsWithAny(input, kLines)) {
+    if (!kindOf(input.path).empty()) {
       why = "is a table, and not all inputs are of its kind: give them in jobs of their own";
-    } else if (endsWithAny(input, kOtherTables)) {
+    } else if (std::any_of(kOtherTables.begin(), kOtherTables.end(),
+                           [&](std::string_view ending) { return endsWith(input.path, ending); })) {
       why = "is of a kind whose rows are not read: convert it to Parquet or JSON lines";
     }
     if (why.empty()) continue;
-    throw BatchRefused("input: " + input + " " + why +
+    throw BatchRefused("input: " + input.path + " " + why +
                        ", or give --files (BatchJob::files) to pass paths to the model");
   }
 }
@@ -155,34 +173,41 @@ void refuseOutputWithin(const BatchJob& job) {
 
 Json inputJson(const BatchJob& job) {
   if (job.inputs.empty()) throw BatchRefused("a batch job needs an input");
-  const std::vector<std::string> inputs =
-      job.files ? job.inputs : withoutFoldersOfTables(job.inputs);
+  std::vector<Named> inputs;
+  if (job.files) {
+    for (const std::string& input : job.inputs) inputs.push_back({input});
+  } else {
+    inputs = withoutFoldersOfTables(job.inputs);
+  }
   if (inputs.size() == 1) {
-    if (const auto parts = pythonName(inputs.front())) {
+    if (const auto parts = pythonName(inputs.front().path)) {
       return {{"kind", "dataset"},
               {"path", existingFile(parts->first, "input")},
               {"name", parts->second}};
     }
-    if (endsWith(inputs.front(), ".pkl")) {
-      return {{"kind", "dataset"}, {"pickle", existingFile(inputs.front(), "input")}};
+    if (endsWith(inputs.front().path, ".pkl")) {
+      return {{"kind", "dataset"}, {"pickle", existingFile(inputs.front().path, "input")}};
     }
   }
-  const auto all = [&](const auto& ends) {
-    return !job.files && std::all_of(inputs.begin(), inputs.end(), [&](const std::string& input) {
-      return endsWithAny(input, ends);
-    });
-  };
-  const bool parquet = all(kParquet);
-  const bool lines = all(kLines);
-  if (!parquet && !lines && !job.files) refuseTables(inputs);
-  std::vector<std::string> paths;
-  for (const std::string& input : inputs) {
-    paths.push_back(parquet || lines ? existingFile(input, "input") : absolutePath(input));
+  std::string kind = job.files ? "" : kindOf(inputs.front().path);
+  if (!std::all_of(inputs.begin(), inputs.end(),
+                   [&](const Named& each) { return job.files || kindOf(each.path) == kind; })) {
+    kind.clear();
   }
-  Json json{{"kind", parquet ? "parquet" : lines ? "jsonl" : "files"}, {"paths", paths}};
-  if (!parquet && !lines) {
-    json["root"] = rootOf(paths);
-    json["tables"] = job.files;
+  if (kind.empty() && !job.files) refuseTables(inputs);
+  std::vector<std::string> paths;
+  std::vector<std::string> partitions;
+  for (const Named& input : inputs) {
+    paths.push_back(kind.empty() ? absolutePath(input.path) : existingFile(input.path, "input"));
+    partitions.push_back(input.partition);
+  }
+  if (kind.empty()) {
+    return {{"kind", "files"}, {"paths", paths}, {"root", rootOf(paths)}, {"tables", job.files}};
+  }
+  Json json{{"kind", kind}, {"paths", paths}};
+  if (std::any_of(partitions.begin(), partitions.end(),
+                  [](const std::string& each) { return !each.empty(); })) {
+    json["partitions"] = partitions;
   }
   return json;
 }

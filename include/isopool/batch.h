@@ -27,7 +27,7 @@ enum class BatchCollation {
 };
 
 enum class BatchFormat {
-  kAsInput,    ///< JSON lines for JSON lines, Parquet for everything else
+  kAsInput,    ///< JSON lines for JSON lines and arrays, Parquet for everything else
   kParquet,    ///< needs pyarrow in the workers' Python, as Parquet inputs do
   kJsonLines,  ///< text, one object per line
 };
@@ -38,8 +38,10 @@ struct BatchJob {
   /// "model.pt:model/model.pkl": an object of a torch.package. "model.onnx", "model.pt2",
   /// "model.ts": see InterpreterManager::loadModel(). "model.pkl": a callable by cloudpickle.
   std::string model;
-  /// Parquet files, or JSON-lines files (.jsonl, .ndjson), whose rows are the items, also by
-  /// folders of them alone and by glob patterns. Or any other files, folders and glob patterns:
+  /// Tables of one kind, whose rows are the items, also by folders of them alone and by glob
+  /// patterns: Parquet; JSON lines and arrays (.jsonl, .ndjson, .json); CSV (.csv, .tsv); tar files
+  /// of WebDataset. JSON and CSV may be compressed (.gz, .zst, .bz2, .xz). Folders KEY=VALUE are a
+  /// column of the rows. docs/batch.md has the rules. Or any other files, folders and patterns:
   /// each file is an item, the model gets its path. Or one map style dataset, "app.py:data", or
   /// "data.pkl" by cloudpickle.
   std::vector<std::string> inputs;

@@ -94,9 +94,9 @@ def batch(
 
     `model` is a text as the command takes it ("app.py:embed", "model.onnx"), or a function or class of this program,
     which goes to the workers by value (cloudpickle); of a class each worker makes one instance. `inputs` are paths of
-    Parquet or JSON-lines files, of other files, folders or glob patterns, "app.py:DATASET", or a map-style dataset: an
-    object with `__len__` and `__getitem__` that is no list of paths, by value, too. docs/batch.md describes the other
-    arguments, isopool/batch.h every detail. `timeout` is in seconds, for one item, `start_timeout` for
+    tables (Parquet, JSON lines, CSV, tar), of other files, folders or glob patterns, "app.py:DATASET", a data frame of
+    pandas or Polars or a pyarrow.Table, whose rows are the items, or a map-style dataset: an object with `__len__` and
+    `__getitem__` that is no list of paths, by value, too. docs/batch.md describes the other arguments, isopool/batch.h every detail. `timeout` is in seconds, for one item, `start_timeout` for
     making the model. `schema` has the types of the
     columns: a pyarrow.Schema, a Parquet file, or "app.py:NAME".
 
@@ -154,6 +154,10 @@ def retry_batch(
     return _summary(_batch.retry(os.fspath(output), _options(options, workers), *calls))
 
 
+def _digest(contents: bytes) -> str:
+    return hashlib.sha256(contents).hexdigest()[:16]
+
+
 class _StoredObjects:
     """Pickles in the job's folder of the output, by their contents: another job's, which may be running, stay as they are."""
 
@@ -166,10 +170,16 @@ class _StoredObjects:
 
     def keep(self, contents: bytes, name: str, ending: str) -> str:
         """Stores the contents; returns the path of their file."""
-        digest = hashlib.sha256(contents).hexdigest()[:16]
-        path = self._folder / f"{name}-{digest}.{ending}"
+        return self._keep(contents, f"{name}-{_digest(contents)}.{ending}")
+
+    def keep_table(self, contents: bytes) -> str:
+        """The same. IDs have the file's name, so that has no digest."""
+        return self._keep(contents, f"input-{_digest(contents)}/table.parquet")
+
+    def _keep(self, contents: bytes, name: str) -> str:
+        path = self._folder / name
         if not path.is_file():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_suffix(f".{os.getpid()}.aside")
             aside.write_bytes(contents)
             aside.rename(path)
@@ -186,6 +196,8 @@ class _StoredObjects:
                     return
         for path in self._new:
             path.unlink(missing_ok=True)
+            if path.parent != self._folder:
+                path.parent.rmdir()
 
 
 def _inputs(inputs: Any, stored: _StoredObjects) -> list[str]:
@@ -193,9 +205,50 @@ def _inputs(inputs: Any, stored: _StoredObjects) -> list[str]:
         return [os.fspath(inputs)]
     if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(each, (str, os.PathLike)) for each in inputs):
         return [os.fspath(each) for each in inputs]
+    table = _table_of(inputs)
+    if table is not None:
+        return [stored.keep_table(_parquet(table))]
     if not (hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")):
         raise TypeError(f"inputs of type {type(inputs).__name__}: give paths, or a dataset with __len__ and __getitem__")
     return [stored.path_of(inputs, "input")]
+
+
+def _table_of(inputs: Any) -> Any:
+    """The pyarrow.Table of a data frame; None if the inputs are none."""
+    package = type(inputs).__module__.partition(".")[0]
+    kind = type(inputs).__name__
+    if package == "pandas" and kind == "DataFrame":
+        return _table_of_pandas(inputs)
+    if package == "polars" and kind == "DataFrame":
+        return inputs.to_arrow()
+    if package == "polars" and kind == "LazyFrame":
+        raise TypeError("inputs of type LazyFrame: give what its collect() returns")
+    if package == "pyarrow" and kind == "Table":
+        return inputs
+    return None
+
+
+def _table_of_pandas(frame: Any) -> Any:
+    import pyarrow  # type: ignore[import-untyped]
+
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise TypeError(f"the data frame's column {name!r} is not named by a text: give frame.rename(columns=str)")
+    table = pyarrow.Table.from_pandas(frame)
+    # It makes NaN null.
+    for place, (name, kind) in enumerate(frame.dtypes.items()):
+        if getattr(kind, "kind", "") == "f" and kind.type.__module__ == "numpy":
+            numbers = pyarrow.array(frame.iloc[:, place].to_numpy(), from_pandas=False)
+            table = table.set_column(place, name, numbers)
+    return table.replace_schema_metadata(None)
+
+
+def _parquet(table: Any) -> bytes:
+    import pyarrow.parquet
+
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(table, file)
+    return file.getvalue()
 
 
 def _schema(schema: Any, stored: _StoredObjects) -> str:
@@ -203,13 +256,11 @@ def _schema(schema: Any, stored: _StoredObjects) -> str:
         return ""
     if isinstance(schema, (str, os.PathLike)):
         return os.fspath(schema)
-    import pyarrow.parquet  # type: ignore[import-untyped]
+    import pyarrow
 
     if not isinstance(schema, pyarrow.Schema):
         raise TypeError(f"schema of type {type(schema).__name__}: give a pyarrow.Schema, a file or app.py:NAME")
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(schema.empty_table(), file)
-    return stored.keep(file.getvalue(), "schema", "parquet")
+    return stored.keep(_parquet(schema.empty_table()), "schema", "parquet")
 
 
 def _choice(name: str, value: str, known: tuple[str, ...]) -> int:

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What goes in and what comes out: inputs of all kinds, models of all kinds, and how items become calls."""
 
+import gzip
 import importlib
+import io
 import json
 import pathlib
+import tarfile
 from collections.abc import Iterator
 
 import pytest
@@ -218,10 +221,14 @@ def test_folders_and_patterns_of_tables_are_their_rows(folder: JobFolder) -> Non
     (folder / "in" / "_SUCCESS").write_text("")
     folder.run("app.py:square", "in", "-o", "out", code=0)
     assert folder.rows() == squares(2)
-    # Their column would be lost.
     (folder / "in" / "year=2026").mkdir()
     (folder / "in" / "a.parquet").rename(folder / "in" / "year=2026" / "a.parquet")
-    assert "in the partition year=2026" in folder.run("app.py:square", "in", "-o", "hive", code=1).err
+    assert "give them in jobs of their own" in folder.run("app.py:square", "in", "-o", "hive", code=1).err
+    (folder / "in" / "more").rename(folder / "in" / "year=2025")
+    folder.code("def year(row): return {'year': row['year'], 'n': row['n']}")
+    for inputs in ("in", "in/*/*.parquet"):
+        folder.run("app.py:year", inputs, "-o", "out", "--force", code=0)
+        assert sorted((row["year"], row["n"]) for row in folder.rows().values()) == [(2025, 1), (2026, 0)]
     folder.jsonl(numbers(3), "lines-1.jsonl")
     folder.run("app.py:square", "lines-*.jsonl", "-o", "lines", code=0)
     lines = [path.read_text().splitlines() for path in (folder / "lines").glob("part-*.jsonl")]
@@ -231,22 +238,40 @@ def test_folders_and_patterns_of_tables_are_their_rows(folder: JobFolder) -> Non
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
-        (["a.csv"], "a.csv is of a kind whose rows are not read"),
+        (["a.avro"], "a.avro is of a kind whose rows are not read"),
+        (["a.jsonl", "a.csv.gz"], "is a table, and not all inputs are of its kind"),
         (["a.jsonl", "b.parquet"], "a.jsonl is a table, and not all inputs are of its kind"),
         (["mixed"], "b.jsonl is a table beside other files"),
-        (["a.jsonl.gz"], "a.jsonl.gz is of a kind whose rows are not read"),
+        (["a.txt.gz"], "a.txt.gz is of a kind whose rows are not read"),
     ],
 )
 def test_a_table_is_no_path_unless_that_is_meant(folder: JobFolder, names: list[str], reason: str) -> None:
     folder.code("def name(path): return {'name': os.path.basename(path)}")
     (folder / "mixed").mkdir()
-    for name in ("a.csv", "a.jsonl", "b.parquet", "a.jsonl.gz", "mixed/a.txt", "mixed/b.jsonl"):
+    for name in ("a.avro", "a.jsonl", "b.parquet", "a.csv.gz", "a.txt.gz", "mixed/a.txt", "mixed/b.jsonl"):
         (folder / name).write_text("{}\n")
     line = ["app.py:name", *names, "-o", "out"]
     assert reason in folder.run(*line, code=1).err
     folder.run(*line, "--files", "--format", "jsonl", code=0)
     expected = {"a.txt", "b.jsonl"} if names == ["mixed"] else set(names)
     assert {row["name"] for row in folder.rows().values()} == expected
+
+
+def test_tables_of_other_programs(folder: JobFolder) -> None:
+    (folder / "in.csv.gz").write_bytes(gzip.compress(b"id,n\n" + b"".join(b"i%d,%d\n" % (n, n) for n in range(20))))
+    (folder / "in.json").write_text(json.dumps([{"id": f"i{n}", "n": n} for n in range(20)], indent=1))
+    with tarfile.open(folder / "in.tar", "w") as tar:
+        for n in range(20):
+            member = tarfile.TarInfo(f"i{n}.n")
+            member.size = len(str(n))
+            tar.addfile(member, io.BytesIO(str(n).encode()))
+    folder.code("def square(row): return {'square': int(row['n']) ** 2}")
+    for name in ("in.csv.gz", "in.json", "in.tar"):
+        line = ["app.py:square", name, "-o", "out", "--chunk-size", "3", "--workers", "2", "--force"]
+        folder.run(*line, code=0)
+        assert folder.rows() == squares(20)
+        one = folder.run("-o", "out", "--only", "i7", "--inline", code=0)
+        assert json.loads(one.out) == {"id": "i7", "square": 49}
 
 
 def test_an_output_in_the_folder_of_the_inputs_is_refused(folder: JobFolder) -> None:

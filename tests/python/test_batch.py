@@ -109,6 +109,29 @@ def test_a_class_and_a_dataset_of_the_program_go_by_value(tmp_path: pathlib.Path
     assert rows_of(tmp_path / "out") == {f"dataset:{n}": [2 * n, True, 5] for n in range(20)}
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_the_rows_of_a_data_frame_are_items(tmp_path: pathlib.Path, library: str) -> None:
+    table = pytest.importorskip(library)
+    columns = {"n": list(range(30)), "x": [float("nan"), 0.5, 1.0] * 10, "text": ["a", None, "é"] * 10}
+    frame = (table.table if library == "pyarrow" else table.DataFrame)(columns)
+    pickled = {"format": "jsonl", "workers": 2, "chunk_items": 7}
+
+    def described(row: dict[str, Any]) -> str:
+        return repr((row["n"], row["x"], row["text"]))
+
+    isopool.batch(described, frame, tmp_path / "out", **pickled)
+    wanted = [repr(tuple(columns[name][n] for name in columns)) for n in range(30)]
+    assert rows_of(tmp_path / "out") == {f"table.parquet:{n}": wanted[n] for n in range(30)}
+    again = isopool.batch(described, frame, tmp_path / "out", **pickled)
+    assert (again.progress.done, again.progress.done_now) == (30, 0)
+    if library == "pandas":
+        with pytest.raises(TypeError, match="column 0 is not named by a text"):
+            isopool.batch(described, table.DataFrame([[1, 2]]), tmp_path / "out2", **pickled)
+    if library == "polars":
+        with pytest.raises(TypeError, match="LazyFrame: give what its collect"):
+            isopool.batch(described, frame.lazy(), tmp_path / "out2", **pickled)
+
+
 def test_the_same_call_goes_on_and_another_job_is_refused(numbers: pathlib.Path, tmp_path: pathlib.Path) -> None:
     model = tmp_path / "app.py"
     model.write_text("def same(row):\n    return row['n']\n")
@@ -196,9 +219,10 @@ def test_an_exception_of_a_callback_ends_the_run_and_what_is_done_stays(
     def stop(failure: isopool.BatchFailure) -> None:
         raise LookupError(failure.id)
 
+    # Without a limit the run may end before it notices the exception, because all items fail alike.
     with pytest.raises(LookupError):
-        isopool.batch(fails, numbers, tmp_path / "out", workers=1, retries=0, failure=stop)
-    ended = isopool.batch(fails, numbers, tmp_path / "out", workers=1, retries=0)
+        isopool.batch(fails, numbers, tmp_path / "out", workers=1, retries=0, max_failures=40, failure=stop)
+    ended = isopool.batch(fails, numbers, tmp_path / "out", workers=1, retries=0, max_failures=40)
     assert ended.progress.failed == 40
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from isopool_batch.job import Ref
 from isopool_batch.sources import changed, no_items, not_regular, stamp_of, unreadable
+from isopool_batch.streams import without_compression
 
 
-_TABLES = (".parquet", ".pq", ".jsonl", ".ndjson")
+_TABLES = (".parquet", ".pq", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".tar")
 
 
 class FileItems:
@@ -86,7 +87,7 @@ class FileSource:
                     each = each[len(prefix) :] if each.startswith(prefix) else os.path.relpath(each, self._root)
                     if not each.isascii() and any("\ud800" <= character <= "\udfff" for character in each):
                         raise ValueError(f"{each!r}: the file's name is not UTF-8; rename it")
-                    if not self._tables and each.endswith(_TABLES):
+                    if not self._tables and without_compression(each).endswith(_TABLES):
                         raise ValueError(
                             f"{each} is a table beside other files: name the tables, or give --files to pass their paths"
                         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from isopool_batch import schema
 from isopool_batch.job import Callee, Job, digest
-from isopool_batch.sources import opened, unreadable
+from isopool_batch.sources import Stamp, changed, opened, stamp_of, unreadable
 
 # A changed table of many gigabytes is recognized by its size and these bytes at its begin, middle and end.
 SAMPLE = 64 * 1024
@@ -56,6 +56,23 @@ def of_samples(paths: Sequence[str], names: Sequence[str]) -> str:
             raise unreadable(path, error) from None
         files.append([name, size, hashed.hexdigest()])
     return digest(files)
+
+
+class Samples:
+    """Whether files still have the contents whose of_samples([path], [""]) is known. Cheap if nothing was written."""
+
+    def __init__(self) -> None:
+        self._right: dict[str, Stamp] = {}
+
+    def change(self, path: str, digest: str) -> str:
+        """Empty, or that the file has changed."""
+        stamp = stamp_of(path)
+        if stamp is not None and stamp == self._right.get(path):
+            return ""
+        if stamp is None or of_samples([path], [""]) != digest:
+            return changed(path)
+        self._right[path] = stamp
+        return ""
 
 
 def _name(callee: Callee | None) -> str:

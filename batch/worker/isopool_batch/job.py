@@ -14,7 +14,8 @@ JOB_FOLDER = "__job__"
 # A planned chunk, as the driver keeps it: what its source needs to find the items, and how many they are ("rows").
 Ref = dict[str, Any]
 
-PARQUET, JSONL, FILES, DATASET = "parquet", "jsonl", "files", "dataset"
+# CSV, and JSON lines with JSON arrays: the names of the files tell more.
+PARQUET, JSONL, CSV, TAR, FILES, DATASET = "parquet", "jsonl", "csv", "tar", "files", "dataset"
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,11 @@ class Input:
     root: str = ""
     tables: bool = True  # of files: whether tables are items, too
     dataset: Callee | None = None
+    partitions: tuple[str, ...] = ()  # the folders of each path that name columns: "year=2026/month=11"; or none
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> Self:
-        kind = _one_of("the kind of the input", values["kind"], (PARQUET, JSONL, FILES, DATASET))
+        kind = _one_of("the kind of the input", values["kind"], (PARQUET, JSONL, CSV, TAR, FILES, DATASET))
         if kind == DATASET:
             pickled = values.get("pickle")
             return cls(kind, dataset=Callee(pickled) if pickled else Callee(values["path"], values["name"]))
@@ -56,7 +58,7 @@ class Input:
         if not paths:
             raise ValueError("the job has no input: give files, folders or patterns")
         root = os.path.normpath(values["root"]) if kind == FILES else ""
-        return cls(kind, paths, root, values.get("tables", True))
+        return cls(kind, paths, root, values.get("tables", True), partitions=tuple(values.get("partitions", ())))
 
 
 @dataclass(frozen=True)

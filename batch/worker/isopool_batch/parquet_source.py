@@ -2,12 +2,13 @@
 """Parquet files: an item is a row, a dict. A chunk lies within one row group."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from isopool_batch import fingerprint, packages
+from isopool_batch import packages
 from isopool_batch.job import Ref
-from isopool_batch.sources import Stamp, changed, identified, labels, no_items, not_regular, stamp_of, unreadable
+from isopool_batch.sources import not_regular, unreadable
+from isopool_batch.tables import Tables
 
 # Rows that are Python objects at the same time: so many, or as many as have so many bytes.
 _BLOCK_ROWS = 256
@@ -29,7 +30,9 @@ class _Reader:
     def __init__(self, path: str, column: str) -> None:
         self.file = _opened(path)
         names = self.file.schema_arrow.names
-        self._columns = [name for name in dict.fromkeys((column, "id")) if name in names] if column else None
+        # A column of the file's folder only: one of the file tells how many rows there are.
+        wanted = [name for name in dict.fromkeys((column, "id")) if name in names] or names[:1]
+        self._columns = wanted if column else None
         self._group = -1
         self._place = 0
         self._batches: Iterator[Any] = iter(())
@@ -72,10 +75,10 @@ class _Reader:
 
 
 class ParquetItems:
-    def __init__(self, source: "ParquetSource", ref: Ref, label: str, column: str) -> None:
+    def __init__(self, source: "ParquetSource", tables: Tables, ref: Ref, column: str) -> None:
         self._source = source
+        self._tables = tables
         self._ref = ref
-        self._label = label
         self._row: int = ref["row"]
         self._column = column
         self._block_rows = 0  # unknown
@@ -83,10 +86,10 @@ class ParquetItems:
         self._blocks: dict[int, tuple[Any, list[Any]]] = {}
 
     def fallback_id(self, index: int) -> str:
-        return f"{self._label}:{self._row + index}"
+        return f"{self._tables.label(self._ref['file'])}:{self._row + index}"
 
     def change(self) -> str:
-        change = self._source.change(self._ref["file"], self._ref["digest"])
+        change = self._tables.change(self._ref["file"], self._ref["digest"])
         if not change:
             self._source.reader(self._ref["file"])
         return change
@@ -99,7 +102,7 @@ class ParquetItems:
         row, rows[place] = rows[place], None
         if row is None:
             row = table.slice(place, 1).to_pylist()[0]
-        return identified(row, self.fallback_id(index), self._column)
+        return self._tables.identified(row, self._ref["file"], self.fallback_id(index), self._column)
 
     def _load(self, number: int) -> tuple[Any, list[Any]]:
         ref = self._ref
@@ -121,32 +124,26 @@ class ParquetItems:
 class ParquetSource:
     """A ref has the file's place among the paths ("file"), the row group ("group") and the row in it ("start").
 
-    "digest" is that of the file's size and parts of its contents, with the end, where the description is.
+    "digest" is Tables.digest(): the end of the file is in it, where the description is.
     """
 
-    def __init__(self, paths: Sequence[str], column: str) -> None:
-        self._paths = paths
-        self._labels = labels(paths)
+    def __init__(self, tables: Tables, column: str) -> None:
+        self._tables = tables
         self._column = column
         self._groups: list[list[int]] | None = None
         # The file that was read last, by its place among the paths.
         self._reader: tuple[int, _Reader] | None = None
-        # Of files that had the planned contents, by their place.
-        self._right: dict[int, Stamp] = {}
 
     def count(self) -> int:
-        items = sum(map(sum, self._row_groups()))
-        if items == 0:
-            raise no_items(self._paths)
-        return items
+        return self._tables.require(sum(map(sum, self._row_groups())))
 
     def fingerprint(self) -> str:
-        return fingerprint.of_samples(self._paths, self._labels)
+        return self._tables.fingerprint()
 
     def refs(self, rows: int) -> Iterator[Ref]:
-        for number, (label, groups) in enumerate(zip(self._labels, self._row_groups(), strict=True)):
+        for number, groups in enumerate(self._row_groups()):
             row = 0
-            digest = fingerprint.of_samples([self._paths[number]], [""])
+            label, digest = self._tables.label(number), self._tables.digest(number)
             for group, size in enumerate(groups):
                 for start in range(0, size, rows):
                     count = min(rows, size - start)
@@ -154,34 +151,28 @@ class ParquetSource:
                     yield {"rows": count, "label": label, "row": row + start, **place}
                 row += size
 
-    def change(self, number: int, digest: str) -> str:
-        path = self._paths[number]
-        stamp = stamp_of(path)
-        if stamp is not None and stamp == self._right.get(number):
-            return ""
-        if stamp is None or fingerprint.of_samples([path], [""]) != digest:
-            return changed(path)
-        self._right[number] = stamp
-        return ""
-
     def open(self, ref: Ref) -> ParquetItems:
-        return ParquetItems(self, ref, self._labels[ref["file"]], self._column)
+        return ParquetItems(self, self._tables, ref, self._column)
 
     def reader(self, number: int) -> _Reader:
         if self._reader is None or self._reader[0] != number:
-            self._reader = (number, _Reader(self._paths[number], self._column))
+            self._reader = (number, _Reader(self._tables.paths[number], self._column))
         return self._reader[1]
 
     def _row_groups(self) -> list[list[int]]:
         """The number of rows of each row group of each file."""
         if self._groups is None:
             found = []
-            for path in self._paths:
+            for path in self._tables.paths:
                 with _opened(path) as file:
                     names = file.schema_arrow.names
                     if len(set(names)) < len(names):
                         twice = next(name for name in names if names.count(name) > 1)
                         raise ValueError(f"{path} has two columns {twice!r}: a row can have one of them only")
+                    for name in self._tables.names():
+                        if name in names:
+                            raise ValueError(f"{path} has a column {name!r}, and so has its folder: a row can have one only")
+                    names += self._tables.names()
                     if self._column and self._column not in names:
                         raise ValueError(f"{path} has no column {self._column!r}; it has {', '.join(names)}")
                     metadata = file.metadata

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Protocol
 
 from isopool_batch import values
-from isopool_batch.job import DATASET, FILES, JOB_FOLDER, JSONL, Job, Ref
+from isopool_batch.job import CSV, DATASET, FILES, JOB_FOLDER, JSONL, TAR, Job, Ref
 
 
 class Items(Protocol):
@@ -39,10 +39,16 @@ class Source(Protocol):
 
 def source_of(job: Job) -> Source:
     # Imported here: a worker loads only what its job needs.
-    if job.input.kind == JSONL:
-        from isopool_batch.jsonl_source import JsonlSource
+    from isopool_batch.tables import Tables
 
-        return JsonlSource(job.input.paths, job.column)
+    if job.input.kind in (JSONL, CSV):
+        from isopool_batch.text_source import TextSource
+
+        return TextSource(Tables(job.input), job.column)
+    if job.input.kind == TAR:
+        from isopool_batch.tar_source import TarSource
+
+        return TarSource(Tables(job.input), job.column)
     if job.input.kind == FILES:
         from isopool_batch.file_source import FileSource
 
@@ -54,7 +60,7 @@ def source_of(job: Job) -> Source:
         return DatasetSource(job.input.dataset, job.column, os.path.join(job.output, JOB_FOLDER))
     from isopool_batch.parquet_source import ParquetSource
 
-    return ParquetSource(job.input.paths, job.column)
+    return ParquetSource(Tables(job.input), job.column)
 
 
 def labels(paths: Sequence[str]) -> list[str]:
@@ -107,8 +113,9 @@ def not_regular(path: str) -> ValueError:
     return ValueError(f"{path} is not a regular file: only regular files can be read")
 
 
-def unreadable(path: str, error: OSError) -> ValueError:
-    return ValueError(f"{path} can't be read: {error.strerror or error}")
+def unreadable(path: str, error: Exception) -> ValueError:
+    reason = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(f"{path} can't be read: {reason}")
 
 
 def no_items(paths: Sequence[str]) -> ValueError:

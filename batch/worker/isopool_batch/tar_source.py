@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tar files as WebDataset writes them: an item is the files whose names are equal up to the first dot, as bytes."""
+
+import os
+import tarfile
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from isopool_batch.job import Ref
+from isopool_batch.sources import opened, unreadable
+from isopool_batch.tables import Tables
+
+_BLOCK = 512
+_REST = 1 << 20
+
+# The members of one item, by the ends of their names.
+Members = dict[str, tarfile.TarInfo]
+
+
+class TarItems:
+    def __init__(self, tables: Tables, ref: Ref, column: str) -> None:
+        self._tables = tables
+        self._ref = ref
+        self._file: int = ref["file"]
+        self._column = column
+        self._tar: tarfile.TarFile | None = None
+        self._groups: Iterator[tuple[str, Members]] = iter(())
+        self._found: list[tuple[str, Members]] = []
+
+    def fallback_id(self, index: int) -> str:
+        return f"{self._tables.label(self._file)}:{self._ref['row'] + index}"
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        key, members = self._group(index)
+        assert self._tar is not None
+        item: dict[str, Any] = {"__key__": key}
+        for ending, member in members.items():
+            file = self._tar.extractfile(member)
+            assert file is not None
+            item[ending] = file.read()
+            if len(item[ending]) != member.size:
+                raise ValueError(f"{member.name} is cut off")
+        identity, item = self._tables.identified(item, self._file, key, self._column)
+        return key, item
+
+    def change(self) -> str:
+        return self._tables.change(self._file, self._ref["digest"])
+
+    def _group(self, index: int) -> tuple[str, Members]:
+        if self._tar is None:
+            file = opened(self._tables.paths[self._file])
+            file.seek(self._ref["offset"])
+            self._tar = tarfile.TarFile(fileobj=file)
+            self._groups = _groups(self._tar, self._tables.paths[self._file])
+        while len(self._found) <= index:
+            group = next(self._groups, None)
+            if group is None:
+                raise ValueError(f"{self.fallback_id(index)} is missing: the file has changed since it was planned")
+            self._found.append(group)
+        return self._found[index]
+
+
+class TarSource:
+    """A ref has the file's place among the paths ("file"), its digest of Tables, and the offset of the first item."""
+
+    def __init__(self, tables: Tables, column: str) -> None:
+        self._tables = tables
+        self._column = column
+
+    def count(self) -> int:
+        return self._tables.require(sum(1 for path in self._tables.paths for _ in _places(path)))
+
+    def fingerprint(self) -> str:
+        return self._tables.fingerprint()
+
+    def refs(self, rows: int) -> Iterator[Ref]:
+        for number, path in enumerate(self._tables.paths):
+            identity = {"file": number, "digest": self._tables.digest(number), "label": self._tables.label(number)}
+            row = taken = begin = 0
+            for place in _places(path):
+                if taken == rows:
+                    yield {"rows": taken, "row": row, "offset": begin, **identity}
+                    row += taken
+                    taken = 0
+                if taken == 0:
+                    begin = place
+                taken += 1
+            if taken > 0:
+                yield {"rows": taken, "row": row, "offset": begin, **identity}
+
+    def open(self, ref: Ref) -> TarItems:
+        return TarItems(self._tables, ref, self._column)
+
+
+def _places(path: str) -> Iterator[int]:
+    """The offset of each item. Raises ValueError at the end if the file is cut off or damaged."""
+    try:
+        with opened(path) as file:
+            try:
+                tar = tarfile.TarFile(fileobj=file)
+                for _, members in _groups(tar, path):
+                    yield next(iter(members.values())).offset
+                _require_end(file, tar.offset, path)  # type: ignore[attr-defined]
+            except tarfile.TarError as error:
+                raise ValueError(f"{path} is not a tar file that can be read: {error}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _groups(tar: tarfile.TarFile, path: str) -> Iterator[tuple[str, Members]]:
+    """Each item's key and members. Folders and names that begin with a dot do not count."""
+    key, members = "", Members()
+    while (member := tar.next()) is not None:
+        tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+        folder, name = os.path.split(member.name)
+        if member.isdir() or name.startswith("."):
+            continue
+        if not member.isfile():
+            raise ValueError(f"{path}: {member.name} is neither a file nor a folder; only these can be read")
+        stem, _, ending = name.partition(".")
+        stem = os.path.join(folder, stem)
+        if members and stem != key:
+            yield key, members
+            members = Members()
+        key = stem
+        if ending in members or ending == "__key__":
+            raise ValueError(f"{path} has two members {member.name}: an item can have one of them only")
+        members[ending] = member
+    if members:
+        yield key, members
+
+
+def _require_end(file: BinaryIO, place: int, path: str) -> None:
+    """tarfile takes a damaged header for the end."""
+    file.seek(place)
+    if file.read(_BLOCK) != bytes(_BLOCK):
+        raise ValueError(f"{path} is cut off or damaged at byte {place}: its end mark is not there")
+    while block := file.read(_REST):
+        if block.strip(b"\0"):
+            raise ValueError(f"{path} has more behind its end mark, as if files were joined: give them one by one")

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Text files, also compressed: an item is a line of JSON, an element of a JSON array, or a row of CSV."""
+
+import itertools
+import zlib
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from isopool_batch import records, streams
+from isopool_batch.job import Ref
+from isopool_batch.sources import Stamp, changed, opened, stamp_of, unreadable
+from isopool_batch.tables import Tables
+
+_BUFFER = 1 << 20
+# Values of a compressed file that are kept for another reading.
+_MOST_KEPT = 8 << 20
+
+
+class _Reader:
+    """Reads records one after the other; mostly the next one, also of the worker's next chunk."""
+
+    def __init__(self, path: str) -> None:
+        self._file = streams.contents(path)
+        self._format = records.format_of(path, self._file)
+        self._begin = self._format.begin(self._file)
+        self.is_compressed = streams.is_compressed(path)
+        self._path = path
+        self.item = self._format.item
+        self._go_to(self._begin)
+
+    def _go_to(self, offset: int) -> None:
+        self._file.seek(offset)
+        self._records = self._format.cut(self._file)
+        self.offset = offset
+
+    def seek(self, offset: int) -> None:
+        """A record begins there."""
+        if not self.is_compressed and offset != self.offset:
+            self._go_to(offset)
+        elif offset < self.offset or self.offset < 0:
+            self._go_to(self._begin)
+        while self.offset < offset:
+            if self.next() is None:
+                break
+        if self.offset != offset:
+            raise ValueError(f"{self._path} has changed since it was planned")
+
+    def next(self) -> records.Record | None:
+        """None at the end."""
+        try:
+            record = next(self._records, None)
+        except BaseException:
+            self.offset = -1  # the place is unknown
+            raise
+        if record is not None:
+            self.offset += len(record[0])
+        return record
+
+
+class TextItems:
+    def __init__(self, source: "TextSource", tables: Tables, ref: Ref, column: str) -> None:
+        self._source = source
+        self._tables = tables
+        self._ref = ref
+        self._file: int = ref["file"]
+        self._column = column
+        # Number i is an offset after which item i is in the first record that has one.
+        self._offsets = array("Q", [ref["offset"]])
+        # Of a compressed file, which is read again from its begin for an earlier item: index, bytes, value.
+        self._kept: deque[tuple[int, int, Any]] = deque()
+
+    def fallback_id(self, index: int) -> str:
+        return f"{self._tables.label(self._file)}:{self._ref['row'] + index}"
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        item = self._source.reader(self._file).item(self._value(index))
+        return self._tables.identified(item, self._file, self.fallback_id(index), self._column)
+
+    def change(self) -> str:
+        return self._source.change(self._ref)
+
+    def _value(self, index: int) -> Any:
+        for kept, _, value in self._kept:
+            if kept == index:
+                return value
+        reader = self._source.reader(self._file)
+        offsets = self._offsets
+        at = min(index, len(offsets) - 1)
+        reader.seek(offsets[at])
+        while True:
+            record = reader.next()
+            if record is None:
+                raise ValueError(f"{self.fallback_id(index)} is missing: the file has changed since it was planned")
+            raw, value = record
+            if value is None:
+                continue
+            if at + 1 == len(offsets):
+                offsets.append(reader.offset)
+            if at == index:
+                if reader.is_compressed:
+                    self._keep(index, len(raw), value)
+                return value
+            at += 1
+
+    def _keep(self, index: int, size: int, value: Any) -> None:
+        self._kept.append((index, size, value))
+        while len(self._kept) > 1 and sum(size for _, size, _ in self._kept) > _MOST_KEPT:
+            self._kept.popleft()
+
+
+class TextSource:
+    """A ref has the file's place among the paths ("file"), and the offset and the number of the chunk's bytes.
+
+    "crc" is the CRC-32 of these bytes. Of a compressed file, offset and bytes are those of its contents, and "digest" is
+    that of Samples in place of the CRC.
+    """
+
+    def __init__(self, tables: Tables, column: str) -> None:
+        self._tables = tables
+        self._column = column
+        # The file that was read last, by its place among the paths.
+        self._reader: tuple[int, _Reader] | None = None
+        # By file and offset: the file when the chunk's bytes were the planned ones.
+        self._right: tuple[tuple[int, int], Stamp] | None = None
+
+    def count(self) -> int:
+        return self._tables.require(sum(value is not None for path in self._tables.paths for _, value in _records(path)))
+
+    def fingerprint(self) -> str:
+        return self._tables.fingerprint()
+
+    def refs(self, rows: int) -> Iterator[Ref]:
+        for number, path in enumerate(self._tables.paths):
+            identity = {"digest": self._tables.digest(number)} if streams.is_compressed(path) else {}
+            row = taken = begin = end = crc = 0
+            for raw, value in itertools.chain(_records(path), [(b"", None)]):
+                if value is not None:
+                    if taken == 0:
+                        begin, crc = end, 0
+                    taken += 1
+                crc = zlib.crc32(raw, crc)
+                end += len(raw)
+                if taken == rows or (not raw and taken > 0):
+                    place = {"file": number, "offset": begin, "bytes": end - begin, **(identity or {"crc": crc})}
+                    yield {"rows": taken, "label": self._tables.label(number), "row": row, **place}
+                    row += taken
+                    taken = 0
+
+    def open(self, ref: Ref) -> TextItems:
+        return TextItems(self, self._tables, ref, self._column)
+
+    def reader(self, number: int) -> _Reader:
+        if self._reader is None or self._reader[0] != number:
+            self._reader = (number, _Reader(self._tables.paths[number]))
+        return self._reader[1]
+
+    def change(self, ref: Ref) -> str:
+        path = self._tables.paths[ref["file"]]
+        if "digest" in ref:
+            return self._tables.change(ref["file"], ref["digest"])
+        stamp = stamp_of(path)
+        if stamp is None:
+            return changed(path)
+        place = (ref["file"], ref["offset"])
+        if self._right != (place, stamp):
+            if not _has_bytes(path, ref):
+                return changed(path)
+            self._right = (place, stamp)
+        return ""
+
+
+def _has_bytes(path: str, ref: Ref) -> bool:
+    crc, left = 0, ref["bytes"]
+    with opened(path, 0) as file:
+        file.seek(ref["offset"])
+        while left > 0:
+            block = file.read(min(left, _BUFFER))
+            if not block:
+                return False
+            crc = zlib.crc32(block, crc)
+            left -= len(block)
+    return bool(crc == ref["crc"])
+
+
+def _records(path: str) -> Iterator[records.Record]:
+    """Of a file, with what comes before the first one as a record that has no item."""
+    try:
+        with streams.contents(path) as file:
+            format = records.format_of(path, file)
+            begin = format.begin(file)
+            file.seek(0)
+            yield file.read(begin), None
+            yield from format.cut(file)
+    except streams.DAMAGED as error:
+        raise unreadable(path, error) from None
