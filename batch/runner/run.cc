@@ -19,6 +19,7 @@
 #include "batch/runner/lane.h"
 #include "batch/runner/output_folder.h"
 #include "batch/runner/planned_jobs.h"
+#include "batch/runner/planner.h"
 #include "batch/runner/quarantine_table.h"
 #include "batch/runner/shared_state.h"
 #include "batch/runner/worker_calls.h"
@@ -38,10 +39,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(100);
 /// A pool whose supervisor is killed is made again so often while no item is completed.
 constexpr int kPoolLosses = 5;
-/// Chunks that the planner names in one answer.
-constexpr int64_t kChunksPerAnswer = 500;
-// The planner reads a line of text in a microsecond: this is for slow disks.
-constexpr auto kPlanning = std::chrono::hours(24);
 constexpr const char* kCalls = "isopool_batch.calls";
 
 enum class Task { kRun, kRetry };
@@ -120,22 +117,12 @@ class Run {
     }
   }
 
-  static CallOptions planning() {
-    CallOptions options;
-    options.deadline = kPlanning;
-    return options;
-  }
-
   /// Asks a worker what the inputs are; makes the plan, or checks that it is still right.
   void plan(Task task) {
     try {
       InterpreterSession session = manager_->acquireOne();
-      const Obj planner =
-          session.global(kCalls, "planner").call({at::IValue(workerJob_)}, {}, planning());
-      const Json summary = Json::parse(planner.attr("summary")
-                                           .call(std::vector<at::IValue>{}, {}, planning())
-                                           .toIValue()
-                                           .toStringRef());
+      const Planner planner(session, workerJob_);
+      const Json summary = planner.summary();
       const std::string fingerprint = base::jsonText(summary.at("fingerprint"));
       const std::string known = journal_.fact("fingerprint");
       if (task == Task::kRetry) {
@@ -154,7 +141,7 @@ class Run {
         const Obj frozen = session.global(kCalls, "freeze_schema")
                                .call({at::IValue(workerJob_), at::IValue(fingerprint),
                                       at::IValue(std::vector<std::string>())},
-                                     {}, planning());
+                                     {}, Planner::patience());
       }
       requireSchema();
     } catch (const RemoteError& error) {
@@ -190,7 +177,7 @@ class Run {
   /// A run that ended before its first item, as by a mistake in the model, is in nobody's way.
   bool hasResults() { return folder_.hasResults() || journal_.counts().quarantined > 0; }
 
-  void planAnew(const Obj& planner, const Json& summary, const std::string& known,
+  void planAnew(const Planner& planner, const Json& summary, const std::string& known,
                 const std::string& fingerprint) {
     const uint64_t items = summary.at("items");
     const uint64_t workers =
@@ -292,30 +279,17 @@ class Run {
   }
 
   /// Chunks of `most` items. `items`: of all shards.
-  void writePlan(const Obj& planner, uint64_t items, uint32_t most,
+  void writePlan(const Planner& planner, uint64_t items, uint32_t most,
                  const std::string& fingerprint) {
-    const Obj chunks = planner.attr("chunks");
-    std::deque<Json> answer;
-    int64_t asked = 0;
+    Planner::Chunks chunks(planner, most);
     int64_t number = 0;
     const auto next = [&]() -> std::optional<PlannedChunk> {
-      while (true) {
-        if (answer.empty()) {
-          const Obj text = chunks.call(
-              {at::IValue(int64_t{most}), at::IValue(asked), at::IValue(kChunksPerAnswer)}, {},
-              planning());
-          for (Json& each : Json::parse(text.toIValue().toStringRef())) {
-            answer.push_back(std::move(each));
-          }
-          asked += kChunksPerAnswer;
-          if (answer.empty()) return std::nullopt;
-        }
-        const Json chunk = std::move(answer.front());
-        answer.pop_front();
+      while (const std::optional<Json> chunk = chunks.next()) {
         const int64_t own = number++;
         if (own % job_.shards != job_.shard) continue;
-        return PlannedChunk{own, chunk.at("rows"), base::jsonText(chunk), {}};
+        return PlannedChunk{own, chunk->at("rows"), base::jsonText(*chunk), {}};
       }
+      return std::nullopt;
     };
     journal_.writePlan(next, {{"fingerprint", fingerprint},
                               {"job", base::jsonText(storedJob(job_))},

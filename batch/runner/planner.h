@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "isopool/isopool.h"
+
+namespace isopool::batch {
+
+/// What a worker says of the inputs: batch/worker/isopool_batch/planner.py. Used by one thread; the
+/// session must live longer. Members throw RemoteError, which has the reason, and WorkerLost.
+class Planner {
+ public:
+  Planner(InterpreterSession& session, const std::string& workerJob);
+
+  /// {"items": n, "fingerprint": {...}}.
+  base::Json summary() const;
+
+  /// The chunks in order.
+  class Chunks {
+   public:
+    /// Of at most `rows` items each.
+    Chunks(const Planner& planner, uint32_t rows);
+    /// Empty at the end.
+    std::optional<base::Json> next();
+
+   private:
+    const Obj method_;
+    const uint32_t rows_;
+    std::deque<base::Json> answer_;
+    int64_t asked_ = 0;
+  };
+
+  /// The deadline of a call: inputs may be large, and disks slow.
+  static CallOptions patience();
+
+ private:
+  Obj planner_;
+};
+
+}  // namespace isopool::batch
