@@ -45,6 +45,7 @@ constexpr const char* kExamples =
     "  isopool batch app.py:embed texts.jsonl -o out --column text --batch-size 32 --timeout 10s\n"
     "  isopool batch model.pt:model/model.pkl app.py:data -o out --batch-size 8 --collate stack\n"
     "  isopool batch app.py:embed texts.parquet -o out --shard 0/4    one of four machines\n"
+    "  isopool batch app.py:embed pictures/ -o out --update     what is new since the last run\n"
     "  isopool batch report out                                 what was set aside, and why\n"
     "  isopool batch retry out                                  again, after a correction\n"
     "  isopool batch -o out --only pictures/7.png --inline      one input alone: under gdb, pdb\n"
@@ -264,6 +265,7 @@ int batchCommand(int argc, char** argv) {
   app.add_option("--chunk-size", job.chunkItems, "items of one part file")->type_name("N");
   app.add_option("--shard", options.shard, "do only one part of the chunks: I/N, from 0")
       ->type_name("I/N");
+  app.add_flag("--update", job.update, "where OUT holds this job: do new and changed inputs");
   app.add_flag("--force", job.force, "start anew where OUT holds another job's results");
   app.add_option("--only", options.only, "with --inline: this item")->type_name("ID");
   app.add_flag("--inline", options.inlineRun,

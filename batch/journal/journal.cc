@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch/journal/journal.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -25,6 +26,7 @@ constexpr const char* kTables =
     " crash_log TEXT NOT NULL, attempts INTEGER NOT NULL, PRIMARY KEY(chunk, item));";
 
 constexpr const char* kRemovedBelow = "removed_below";
+constexpr const char* kDropped = "dropped";
 constexpr const char* kInsertChunk =
     "INSERT INTO chunks(number, items, reference, only_items) VALUES(?, ?, ?, ?)";
 
@@ -35,6 +37,12 @@ void insertChunk(Statement& insert, const PlannedChunk& chunk) {
 
 void insertFact(Database& database, const std::string& key, const std::string& value) {
   Statement(database, "INSERT OR REPLACE INTO job VALUES(?, ?)").bind(key).bind(value).run();
+}
+
+std::string factOf(Database& database, const std::string& key, const char* otherwise) {
+  Statement row(database, "SELECT value FROM job WHERE key = ?");
+  row.bind(key);
+  return row.step() ? row.text(0) : otherwise;
 }
 
 QuarantinedItem itemOf(const Statement& row) {
@@ -95,9 +103,7 @@ Journal Journal::existing(const std::string& path) { return Journal(Database::ex
 
 std::string Journal::fact(const std::string& key) {
   const base::MutexLock lock(mutex_);
-  Statement row(database_, "SELECT value FROM job WHERE key = ?");
-  row.bind(key);
-  return row.step() ? row.text(0) : std::string();
+  return factOf(database_, key, "");
 }
 
 void Journal::setFact(const std::string& key, const std::string& value) {
@@ -167,6 +173,65 @@ void Journal::planQuarantineAgain(uint32_t shards, const Facts& facts) {
   transaction.commit();
   crashPoint("after-retry-commit");
 }
+
+std::vector<KnownChunk> Journal::known() {
+  const base::MutexLock lock(mutex_);
+  std::map<int64_t, std::vector<uint32_t>> failed;
+  Statement items(database_, "SELECT chunk, item FROM quarantine ORDER BY chunk, item");
+  while (items.step()) failed[items.number(0)].push_back(static_cast<uint32_t>(items.number(1)));
+  Statement rows(database_, "SELECT number, done, reference FROM chunks ORDER BY number");
+  std::vector<KnownChunk> all;
+  while (rows.step()) {
+    all.push_back({rows.number(0), rows.number(1) != 0, rows.text(2), failed[rows.number(0)]});
+  }
+  return all;
+}
+
+void Journal::grow(const PlanGrowth& growth,
+                   const std::function<std::optional<PlannedChunk>()>& next, const Facts& facts) {
+  const base::MutexLock lock(mutex_);
+  Transaction transaction(database_);
+  Statement last(database_, "SELECT coalesce(max(number), -1) FROM chunks");
+  last.step();
+  int64_t number = last.number(0);
+  last.step();
+  base::Json dropped = base::Json::parse(factOf(database_, kDropped, "[]"));
+  // Of a group of chunks with one reference, the first one counts the items.
+  Statement fewer(database_,
+                  "UPDATE chunks SET items = items - 1 WHERE only_items = '' AND reference ="
+                  " (SELECT reference FROM chunks WHERE number = ?)");
+  Statement aside(database_, "DELETE FROM quarantine WHERE chunk = ? AND item = ?");
+  for (const auto& [chunk, item] : growth.forgotten) {
+    fewer.bind(chunk).run();
+    aside.bind(chunk).bind(int64_t{item}).run();
+  }
+  Statement ofChunk(database_, "DELETE FROM quarantine WHERE chunk = ?");
+  Statement chunks(database_, "DELETE FROM chunks WHERE number = ?");
+  for (const int64_t each : growth.dropped) {
+    ofChunk.bind(each).run();
+    chunks.bind(each).run();
+    dropped.push_back(each);
+  }
+  Statement reference(database_, "UPDATE chunks SET reference = ? WHERE number = ?");
+  for (const auto& [each, text] : growth.references) reference.bind(text).bind(each).run();
+  Statement insert(database_, kInsertChunk);
+  while (auto chunk = next()) {
+    chunk->number = ++number;
+    insertChunk(insert, *chunk);
+  }
+  insertFact(database_, kDropped, base::jsonText(dropped));
+  for (const auto& [key, value] : facts) insertFact(database_, key, value);
+  crashPoint("before-growth-commit");
+  transaction.commit();
+  crashPoint("after-growth-commit");
+}
+
+std::vector<int64_t> Journal::dropped() {
+  const base::MutexLock lock(mutex_);
+  return base::Json::parse(factOf(database_, kDropped, "[]")).get<std::vector<int64_t>>();
+}
+
+void Journal::forgetDropped() { setFact(kDropped, "[]"); }
 
 std::vector<int64_t> Journal::chunks() {
   const base::MutexLock lock(mutex_);

@@ -41,6 +41,21 @@ struct DonePart {
   uint64_t bytes = 0;
 };
 
+/// A chunk of the plan and what became of it, for comparison with the present inputs.
+struct KnownChunk {
+  int64_t number = 0;
+  bool done = false;
+  std::string reference;
+  std::vector<uint32_t> failed;  ///< its items that were set aside
+};
+
+/// What becomes of a plan whose inputs have changed.
+struct PlanGrowth {
+  std::vector<int64_t> dropped;                         ///< chunks whose results are of no worth
+  std::vector<std::pair<int64_t, uint32_t>> forgotten;  ///< items that are set aside no more
+  std::vector<std::pair<int64_t, std::string>> references;  ///< new ones, of chunks that stay
+};
+
 /// What the journal says of a shard's chunks.
 struct JournalCounts {
   uint64_t items = 0;
@@ -83,6 +98,16 @@ class Journal {
   /// numbers of the new chunks differ from those of all shards, of which there are `shards`. One
   /// transaction, together with these facts.
   void planQuarantineAgain(uint32_t shards, const Facts& facts);
+
+  std::vector<KnownChunk> known();
+  /// Changes the plan, and adds the chunks that `next` gives, whose numbers are set here. One
+  /// transaction, together with these facts. What lies in the folder of dropped chunks is to be
+  /// removed: see dropped().
+  void grow(const PlanGrowth& growth, const std::function<std::optional<PlannedChunk>()>& next,
+            const Facts& facts);
+  /// The chunks that were dropped and whose results may still be there.
+  std::vector<int64_t> dropped();
+  void forgetDropped();
 
   /// The numbers of the shard's chunks, in order.
   std::vector<int64_t> chunks();

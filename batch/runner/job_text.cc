@@ -119,6 +119,13 @@ std::string workerJob(const BatchJob& job) {
                        std::to_string(kMostItemsOfCall));
   }
   refuseOutputWithin(job);
+  if (job.update && job.force) {
+    throw BatchRefused("update and force exclude each other: force removes the results");
+  }
+  if (job.update && job.shards > 1) {
+    throw BatchRefused(
+        "update is not for shards, which would see different inputs: leave the shards out");
+  }
   if (job.timeout && job.timeout->count() <= 0) throw BatchRefused("timeout: must be above zero");
   if (job.startTimeout.count() <= 0) throw BatchRefused("startTimeout: must be above zero");
   if (job.maxFailureShare && (*job.maxFailureShare < 0 || *job.maxFailureShare > 1)) {

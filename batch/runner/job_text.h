@@ -29,8 +29,8 @@ std::string workerJob(const BatchJob& job);
 /// The format of the results that the job has, once its inputs are known.
 BatchFormat formatOf(const BatchJob& job);
 
-/// All members of the job but `output` and `force`, for the journal: what retryBatch() needs. Paths
-/// are absolute. Of `pool`: storedPool().
+/// All members of the job but `output`, `update` and `force`, for the journal: what retryBatch()
+/// needs. Paths are absolute. Of `pool`: storedPool().
 base::Json storedJob(const BatchJob& job);
 /// The reverse; for a retry with what poolOf() and requireVariables() say of its options. Throws
 /// BatchRefused if the text is not such a job.

@@ -224,6 +224,12 @@ void OutputFolder::removeResults(int64_t end) const {
   sync(path_);
 }
 
+void OutputFolder::removeResultsOf(int64_t chunk, bool parquet) const {
+  remove(path_ / partName(chunk, parquet));
+  remove(spill(path_, chunk));
+  crashPoint("dropped-removal");
+}
+
 bool OutputFolder::hasSchema() const { return fs::exists(job_ / kSchema); }
 
 void OutputFolder::removeSchemaOfOtherJob(const std::string& fingerprint) const {

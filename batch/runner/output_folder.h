@@ -51,6 +51,8 @@ class OutputFolder {
   bool hasResults() const { return !results(kAllChunks).empty(); }
   /// Removes those of chunks below this number. For a run that starts anew.
   void removeResults(int64_t end) const;
+  /// Removes those of one chunk.
+  void removeResultsOf(int64_t chunk, bool parquet) const;
   /// Whether the types of the columns are known.
   bool hasSchema() const;
   /// Makes them unknown if they are those of a job with another fingerprint.

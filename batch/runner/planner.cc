@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch/runner/planner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -49,6 +50,29 @@ std::optional<Json> Planner::Chunks::next() {
   Json chunk = std::move(answer_.front());
   answer_.pop_front();
   return chunk;
+}
+
+Json Planner::grow(const std::string& before, const std::vector<KnownChunk>& known,
+                   PlanGrowth& growth) const {
+  const Obj know = planner_.attr("know");
+  for (size_t begin = 0; begin < known.size(); begin += kChunksPerAnswer) {
+    const size_t end = std::min(known.size(), begin + kChunksPerAnswer);
+    Json chunks = Json::array();
+    for (size_t i = begin; i < end; ++i) {
+      chunks.push_back({{"number", known[i].number},
+                        {"done", known[i].done},
+                        {"ref", Json::parse(known[i].reference)},
+                        {"failed", known[i].failed}});
+    }
+    const Obj none = know.call({at::IValue(base::jsonText(chunks))}, {}, patience());
+  }
+  Json answer = answerOf(planner_.attr("grow"), {at::IValue(before)});
+  growth.dropped = answer.at("drop").get<std::vector<int64_t>>();
+  growth.forgotten = answer.at("forget").get<std::vector<std::pair<int64_t, uint32_t>>>();
+  for (const Json& each : answer.at("refs")) {
+    growth.references.emplace_back(each.at(0), base::jsonText(each.at(1)));
+  }
+  return answer.at("inputs");
 }
 
 }  // namespace isopool::batch

@@ -5,8 +5,10 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
+#include "batch/journal/journal.h"
 #include "isopool/isopool.h"
 
 namespace isopool::batch {
@@ -34,6 +36,12 @@ class Planner {
     std::deque<base::Json> answer_;
     int64_t asked_ = 0;
   };
+
+  /// Compares the present inputs with those that the chunks of a plan were of, `before` in the form
+  /// of workerJob()'s input. Chunks gives what the plan lacks from now on. Returns
+  /// {"new": {"count": n, "examples": [names]}, "changed": ..., "removed": ...}.
+  base::Json grow(const std::string& before, const std::vector<KnownChunk>& known,
+                  PlanGrowth& growth) const;
 
   /// The deadline of a call: inputs may be large, and disks slow.
   static CallOptions patience();

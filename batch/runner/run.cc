@@ -40,6 +40,8 @@ constexpr auto kTick = std::chrono::milliseconds(100);
 /// A pool whose supervisor is killed is made again so often while no item is completed.
 constexpr int kPoolLosses = 5;
 constexpr const char* kCalls = "isopool_batch.calls";
+/// The fact that has the inputs of the plan, as workers read them.
+constexpr const char* kInput = "input";
 
 enum class Task { kRun, kRetry };
 
@@ -54,6 +56,28 @@ std::string changes(const std::string& before, const std::string& now) {
   return names;
 }
 
+/// What Planner::grow() has found: "2 inputs are new (a.txt, b.txt), 1 has changed (c.txt)".
+std::string wordsForGrowth(const Json& inputs) {
+  std::string words;
+  const auto add = [&](const char* what, const char* one, const char* several) {
+    const Json& found = inputs.at(what);
+    const uint64_t count = found.at("count");
+    if (count == 0) return;
+    words += (words.empty() ? "" : ", ") + std::to_string(count) +
+             (words.empty() ? (count == 1 ? " input " : " inputs ") : " ") +
+             (count == 1 ? one : several) + " (";
+    std::string names;
+    for (const Json& name : found.at("examples")) {
+      names += (names.empty() ? "" : ", ") + name.get<std::string>();
+    }
+    words += names + (count > found.at("examples").size() ? ", ...)" : ")");
+  };
+  add("new", "is new", "are new");
+  add("changed", "has changed", "have changed");
+  add("removed", "was removed, and its results stay", "were removed, and their results stay");
+  return words.empty() ? "no input is new or has changed" : words;
+}
+
 class Run {
  public:
   Run(BatchJob job, const BatchControl& control)
@@ -66,6 +90,7 @@ class Run {
   BatchSummary run(Task task) {
     makePool();
     plan(task);
+    removeDropped();
     folder_.removeIncompleteParts();
     checkParts();
     SharedState shared(journal_, {job_.maxFailures, job_.maxFailureShare}, control_,
@@ -130,9 +155,14 @@ class Run {
         requireSchema();
         return;
       }
+      if (job_.update && !known.empty() && hasResults()) {
+        planMore(planner, known, fingerprint, summary);
+        requireSchema();
+        return;
+      }
       if (!known.empty() && known != fingerprint && !job_.force && hasResults()) {
         throw BatchRefused("output: " + job_.output + " holds a run that differs in the " +
-                           changes(known, fingerprint) +
+                           changes(known, fingerprint) + hintOfUpdate(known, fingerprint) +
                            ": name another folder, or start anew with --force (BatchJob::force), "
                            "which removes its results");
       }
@@ -160,6 +190,44 @@ class Run {
         "output: " + job_.output +
         " has parts, but its file __job__/schema.json is gone: name another folder, or "
         "remove this one");
+  }
+
+  static std::string hintOfUpdate(const std::string& known, const std::string& fingerprint) {
+    if (changes(known, fingerprint) != "input") return {};
+    return ": do what is new or has changed with --update (BatchJob::update)";
+  }
+
+  /// Adds to the plan what is new or has changed in the inputs.
+  void planMore(const Planner& planner, const std::string& known, const std::string& fingerprint,
+                const Json& summary) {
+    const std::string changed = changes(known, fingerprint);
+    if (!changed.empty() && changed != "input") {
+      throw BatchRefused("output: " + job_.output + " holds a run that differs in the " + changed +
+                         ", and --update (BatchJob::update) is for other inputs only: name another "
+                         "folder, or start anew with --force (BatchJob::force)");
+    }
+    const std::string before = journal_.fact(kInput);
+    if (before.empty()) {
+      throw BatchRefused("output: the run in " + job_.output +
+                         " is of an earlier version, which did not keep what --update needs");
+    }
+    PlanGrowth growth;
+    const Json inputs = planner.grow(before, journal_.known(), growth);
+    Planner::Chunks chunks(planner, std::stoul(journal_.fact("items_of_chunk")));
+    const auto next = [&]() -> std::optional<PlannedChunk> {
+      const std::optional<Json> chunk = chunks.next();
+      if (!chunk) return std::nullopt;
+      return PlannedChunk{0, chunk->at("rows"), base::jsonText(*chunk), {}};
+    };
+    journal_.grow(growth, next, factsOfPlan(summary, fingerprint));
+    updated_ = wordsForGrowth(inputs);
+  }
+
+  Facts factsOfPlan(const Json& summary, const std::string& fingerprint) const {
+    return {{"fingerprint", fingerprint},
+            {"job", base::jsonText(storedJob(job_))},
+            {kInput, base::jsonText(Json::parse(workerJob_).at("input"))},
+            {"items_of_all_shards", std::to_string(summary.at("items").get<uint64_t>())}};
   }
 
   /// The model may be another one than before, corrected; the items may not.
@@ -192,7 +260,13 @@ class Run {
     folder_.removeResults(journal_.removedBelow());
     folder_.removeSchemaOfOtherJob(fingerprint);
     refuseStrangeParts();
-    writePlan(planner, items, most, fingerprint);
+    writePlan(planner, most, factsOfPlan(summary, fingerprint));
+  }
+
+  void removeDropped() {
+    const std::vector<int64_t> dropped = journal_.dropped();
+    for (const int64_t chunk : dropped) folder_.removeResultsOf(chunk, isParquet());
+    if (!dropped.empty()) journal_.forgetDropped();
   }
 
   /// Nothing is removed that this job has not planned.
@@ -278,9 +352,8 @@ class Run {
     }
   }
 
-  /// Chunks of `most` items. `items`: of all shards.
-  void writePlan(const Planner& planner, uint64_t items, uint32_t most,
-                 const std::string& fingerprint) {
+  /// Chunks of `most` items.
+  void writePlan(const Planner& planner, uint32_t most, Facts facts) {
     Planner::Chunks chunks(planner, most);
     int64_t number = 0;
     const auto next = [&]() -> std::optional<PlannedChunk> {
@@ -291,10 +364,8 @@ class Run {
       }
       return std::nullopt;
     };
-    journal_.writePlan(next, {{"fingerprint", fingerprint},
-                              {"job", base::jsonText(storedJob(job_))},
-                              {"items_of_all_shards", std::to_string(items)},
-                              {"items_of_chunk", std::to_string(most)}});
+    facts.emplace_back("items_of_chunk", std::to_string(most));
+    journal_.writePlan(next, facts);
   }
 
   /// Runs the lanes until all is done or the run ends; makes a new pool if the supervisor dies.
@@ -392,6 +463,9 @@ class Run {
       }
       folder_.removeWork();
     }
+    if (!updated_.empty()) {
+      summary.message = updated_ + (summary.message.empty() ? "" : ". " + summary.message);
+    }
     if (summary.end != BatchEnd::kDiskFull) {
       writeQuarantine(folder_, journal_.quarantined());
       folder_.write(folder_.named("summary", ".json"), summaryText(summary) + "\n");
@@ -427,6 +501,7 @@ class Run {
   StoredModel model_;
   SharedState* shared_ = nullptr;
   const Clock::time_point began_ = Clock::now();
+  std::string updated_;          ///< what BatchJob::update has found, in words
   size_t partsMadeAgain_ = 0;    ///< that an earlier run had written, and that were gone
   uint64_t restarts_ = 0;        ///< of pools that were lost
   uint64_t restartsOfPool_ = 0;  ///< of the present one

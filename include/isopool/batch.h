@@ -86,6 +86,11 @@ struct BatchJob {
   /// of different shards may share the output folder.
   uint32_t shard = 0;
   uint32_t shards = 1;
+  /// Where the folder holds a run of the same job whose input files were fewer, or others: does
+  /// those that are new or have changed, a table as a whole. Results of chunks that have changed
+  /// files go and are made again; results of files that were removed stay, and the summary's
+  /// message counts them. Not for datasets and shards. Without it such inputs are refused.
+  bool update = false;
   /// Removes what an earlier run with another model, arguments or inputs has left in the folder.
   bool force = false;
 

@@ -84,6 +84,7 @@ def batch(
     chunk_items: int = 0,
     shard: int = 0,
     shards: int = 1,
+    update: bool = False,
     force: bool = False,
     workers: int | None = None,
     options: PoolOptions | None = None,
@@ -128,6 +129,7 @@ def batch(
         "chunk_items": chunk_items,
         "shard": shard,
         "shards": shards,
+        "update": update,
         "force": force,
     }
     calls = _on(progress, BatchProgress), _on(failure, BatchFailure)

@@ -128,6 +128,7 @@ BatchJob jobOf(const py::dict& values, const PoolOptions& pool) {
   job.chunkItems = values["chunk_items"].cast<uint32_t>();
   job.shard = values["shard"].cast<uint32_t>();
   job.shards = values["shards"].cast<uint32_t>();
+  job.update = values["update"].cast<bool>();
   job.force = values["force"].cast<bool>();
   job.pool = withThisPython(pool);
   return job;

@@ -32,15 +32,17 @@ TORN = ("before-spill-truncate", "after-spill-truncate")
 TAKEN = tuple(name for name in crash_points.NAMES if "spill-copy" in name or "dataset" in name)
 FORGET = ("before-forget-commit", "after-forget-commit", "result-removal")
 RETRY = ("before-retry-commit", "after-retry-commit")
+GROWTH = ("before-growth-commit", "after-growth-commit", "dropped-removal")
 FILES = ("file-write", "file-sync", "file-rename", "file-folder-sync")
 ALL = crash_points.NAMES + crash_points.DRIVERS_NAMES
 
 # Where a run of all items is killed, and which visit: of items, chunks and files the second one, too.
-RUN = [f"{name}:1" for name in ALL if name not in TORN + TAKEN + FORGET + RETRY]
+RUN = [f"{name}:1" for name in ALL if name not in TORN + TAKEN + FORGET + RETRY + GROWTH]
 RUN += ["after-spill-append:3", "after-part-rename:2", "after-chunk-commit:2"]
 RUN += [f"{name}:2" for name in FILES]
 # The same in a run that is forced, and in a retry.
 FORCED = [f"{name}:1" for name in FORGET] + ["result-removal:2", "before-plan-commit:1"]
+UPDATED = [f"{name}:1" for name in GROWTH] + ["dropped-removal:2", "after-part-rename:1"]
 RETRIED = [f"{name}:1" for name in RETRY] + ["after-part-rename:1", "after-chunk-commit:1", "file-write:1"]
 
 
@@ -56,7 +58,7 @@ class Outcome:
 
 
 class Cases:
-    """Folders with output folders in three states: none, complete with another model, complete before a correction."""
+    """Folders with output folders in four states: none, complete with another model, with other inputs, before a correction."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -65,6 +67,9 @@ class Cases:
         self.retried = self._folder("retried")
         for folder in (self.forced, self.retried):
             folder.run(*self.line("before"), code=3)
+        self.updated = self._folder("updated")
+        self.updated.run(*self.line("before"), code=3)
+        self.updated.jsonl(numbers(ITEMS + 1, BAD)[1:])
         # The results differ from those before, which must not be mixed with them.
         self.forced.code("def square(row): return {'square': -row['n']}")
         self.retried.code("def misbehave(bad): pass")
@@ -92,6 +97,11 @@ class Cases:
         shutil.copytree(self.forced / "before", self.forced / out)
         line = self.line(out, "--force")
         return self._outcome(self.forced, out, point, line, line)
+
+    def update(self, point: str, out: str) -> Outcome:
+        shutil.copytree(self.updated / "before", self.updated / out)
+        line = self.line(out, "--update")
+        return self._outcome(self.updated, out, point, line, line)
 
     def retry(self, point: str, out: str) -> Outcome:
         shutil.copytree(self.retried / "before", self.retried / out)
@@ -125,15 +135,19 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fut
         add("run", RUN, cases.run)
         add("torn", [f"{name}:1" for name in TORN], lambda point, out: cases.run(point, out, tear=point != ""))
         add("force", FORCED, cases.force)
+        add("update", UPDATED, cases.update)
         add("retry", RETRIED, cases.retry)
         yield made
         for future in made.values():
             future.cancel()
 
 
+KINDS = (("run", RUN), ("force", FORCED), ("update", UPDATED), ("retry", RETRIED))
+
+
 @pytest.mark.parametrize(
     "case",
-    [f"{kind} {point}" for kind, points in (("run", RUN), ("force", FORCED), ("retry", RETRIED)) for point in points]
+    [f"{kind} {point}" for kind, points in KINDS for point in points]
     + [f"torn {name}:1" for name in TORN],
 )
 def test_a_killed_job_goes_on(case: str, outcomes: dict[str, Future[Outcome]]) -> None:
@@ -157,7 +171,7 @@ def described(quarantine: dict[str, Row]) -> dict[str, tuple[object, ...]]:
 
 
 def test_all_crash_points_are_visited() -> None:
-    cases = {point.partition(":")[0] for point in RUN + FORCED + RETRIED} | set(TORN)
+    cases = {point.partition(":")[0] for point in RUN + FORCED + UPDATED + RETRIED} | set(TORN)
     assert cases == set(ALL) - set(TAKEN)
     in_cpp = [re.findall(r'crashPoint\("([^"]+)"\)', path.read_text()) for path in BATCH.rglob("*.cc")]
     assert {name for names in in_cpp for name in names} == set(crash_points.DRIVERS_NAMES)

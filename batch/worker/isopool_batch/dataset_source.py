@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from isopool_batch import durable, fingerprint, item_digest, models
-from isopool_batch.job import Callee, Ref, digest
+from isopool_batch.growth import Growth, Known
+from isopool_batch.job import Callee, Input, Ref, digest
 from isopool_batch.sources import identified
 
 _FILE = "dataset.json"
@@ -63,6 +64,9 @@ class DatasetSource:
         items = len(self._dataset())
         for row in range(0, items, rows):
             yield {"rows": min(rows, items - row), "label": self._label, "row": row}
+
+    def grow(self, before: Input, known: list[Known]) -> Growth:
+        raise ValueError(f"{self._callee} is a dataset, whose items can't be compared with those before: --update is for files")
 
     def open(self, ref: Ref) -> DatasetItems:
         return DatasetItems(self, self._label, ref["row"], self._column)

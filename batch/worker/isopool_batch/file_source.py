@@ -6,7 +6,8 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 
-from isopool_batch.job import Ref
+from isopool_batch import growth
+from isopool_batch.job import Input, Ref
 from isopool_batch.sources import changed, no_items, not_regular, stamp_of, unreadable
 from isopool_batch.streams import without_compression
 
@@ -19,6 +20,8 @@ class FileItems:
         self._root = root
         self._paths: Sequence[str] = ref["paths"]
         self._planned: Sequence[Sequence[int]] = ref["stamps"]
+        # See growth.of_files().
+        self._absent = {*ref.get("gone", ()), *ref.get("removed", ())}
 
     def fallback_id(self, index: int) -> str:
         return self._paths[index]
@@ -28,7 +31,7 @@ class FileItems:
 
     def change(self) -> str:
         for index, planned in enumerate(self._planned):
-            if _size_and_time(self._path(index)) != list(planned):
+            if index not in self._absent and _size_and_time(self._path(index)) != list(planned):
                 return changed(self._path(index))
         return ""
 
@@ -52,6 +55,7 @@ class FileSource:
         self._root = root
         self._tables = tables  # whether they are items like other files
         self._found: list[str] | None = None
+        self._left: list[str] | None = None  # of these the plan has none; None: there is no plan
 
     def count(self) -> int:
         return len(self._files())
@@ -68,11 +72,22 @@ class FileSource:
         return hashed.hexdigest()
 
     def refs(self, rows: int) -> Iterator[Ref]:
-        files = self._files()
+        files = self._files() if self._left is None else self._left
         for begin in range(0, len(files), rows):
             paths = files[begin : begin + rows]
             stamps = [_size_and_time(os.path.join(self._root, path)) for path in paths]
             yield {"rows": len(paths), "paths": paths, "stamps": stamps}
+
+    def grow(self, before: Input, known: list[growth.Known]) -> growth.Growth:
+        if os.path.normpath(before.root) != self._root:
+            raise ValueError(
+                f"IDs would be relative to {self._root}, and those of the results are to {os.path.normpath(before.root)}: "
+                "give the same inputs as before, or another output folder"
+            )
+        grown, self._left = growth.of_files(
+            self._files(), lambda path: _size_and_time(os.path.join(self._root, path)), known
+        )
+        return grown
 
     def open(self, ref: Ref) -> FileItems:
         return FileItems(self._root, ref)

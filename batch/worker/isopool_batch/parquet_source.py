@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from isopool_batch import packages
-from isopool_batch.job import Ref
+from isopool_batch.growth import Growth, Known
+from isopool_batch.job import Input, Ref
 from isopool_batch.sources import not_regular, unreadable
 from isopool_batch.tables import Tables
 
@@ -86,17 +87,17 @@ class ParquetItems:
         self._blocks: dict[int, tuple[Any, list[Any]]] = {}
 
     def fallback_id(self, index: int) -> str:
-        return f"{self._tables.label(self._ref['file'])}:{self._row + index}"
+        return f"{self._ref['label']}:{self._row + index}"
 
     def change(self) -> str:
-        change = self._tables.change(self._ref["file"], self._ref["digest"])
+        change = self._tables.change(self._ref)
         if not change:
-            self._source.reader(self._ref["file"])
+            self._source.reader(self._ref)
         return change
 
     def read(self, index: int) -> tuple[Any, Any]:
         if self._block_rows == 0:
-            self._block_rows = self._source.reader(self._ref["file"]).block_rows(self._ref["group"])
+            self._block_rows = self._source.reader(self._ref).block_rows(self._ref["group"])
         number, place = divmod(index, self._block_rows)
         table, rows = self._blocks.get(number) or self._load(number)
         row, rows[place] = rows[place], None
@@ -108,7 +109,7 @@ class ParquetItems:
         ref = self._ref
         begin = number * self._block_rows
         count = min(self._block_rows, ref["rows"] - begin)
-        table = self._source.reader(ref["file"]).read(ref["group"], ref["start"] + begin, count)
+        table = self._source.reader(ref).read(ref["group"], ref["start"] + begin, count)
         try:
             rows = table.to_pylist()
         except Exception:
@@ -122,17 +123,17 @@ class ParquetItems:
 
 
 class ParquetSource:
-    """A ref has the file's place among the paths ("file"), the row group ("group") and the row in it ("start").
+    """A ref has Tables.identity() of its file, the row group ("group") and the row in it ("start").
 
-    "digest" is Tables.digest(): the end of the file is in it, where the description is.
+    The end of the file, where its description is, is in the digest of the identity.
     """
 
     def __init__(self, tables: Tables, column: str) -> None:
         self._tables = tables
         self._column = column
         self._groups: list[list[int]] | None = None
-        # The file that was read last, by its place among the paths.
-        self._reader: tuple[int, _Reader] | None = None
+        # The file that was read last, by its path.
+        self._reader: tuple[str, _Reader] | None = None
 
     def count(self) -> int:
         return self._tables.require(sum(map(sum, self._row_groups())))
@@ -141,22 +142,25 @@ class ParquetSource:
         return self._tables.fingerprint()
 
     def refs(self, rows: int) -> Iterator[Ref]:
-        for number, groups in enumerate(self._row_groups()):
+        for number in self._tables.left():
             row = 0
-            label, digest = self._tables.label(number), self._tables.digest(number)
-            for group, size in enumerate(groups):
+            identity = self._tables.identity(number)
+            for group, size in enumerate(self._row_groups()[number]):
                 for start in range(0, size, rows):
                     count = min(rows, size - start)
-                    place = {"file": number, "digest": digest, "group": group, "start": start}
-                    yield {"rows": count, "label": label, "row": row + start, **place}
+                    yield {"rows": count, "row": row + start, "group": group, "start": start, **identity}
                 row += size
 
     def open(self, ref: Ref) -> ParquetItems:
         return ParquetItems(self, self._tables, ref, self._column)
 
-    def reader(self, number: int) -> _Reader:
-        if self._reader is None or self._reader[0] != number:
-            self._reader = (number, _Reader(self._tables.paths[number], self._column))
+    def grow(self, before: Input, known: list[Known]) -> Growth:
+        return self._tables.grow(before, known)
+
+    def reader(self, ref: Ref) -> _Reader:
+        path = self._tables.path(ref)
+        if self._reader is None or self._reader[0] != path:
+            self._reader = (path, _Reader(path, self._column))
         return self._reader[1]
 
     def _row_groups(self) -> list[list[int]]:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 
 from isopool_batch import fingerprint
-from isopool_batch.job import Job, Ref
+from isopool_batch.growth import Known
+from isopool_batch.job import Input, Job, Ref
 from isopool_batch.sources import source_of
 
 
@@ -19,6 +20,7 @@ class Planner:
         self._rows = 0
         self._next = 0  # the chunk that the iterator gives next
         self._refs: Iterator[Ref] = iter(())
+        self._known: list[Known] = []
 
     def summary(self) -> str:
         """{"items": n, "fingerprint": {"model": ..., "arguments": ..., "input": ...}} as JSON."""
@@ -32,6 +34,14 @@ class Planner:
                 },
             }
         )
+
+    def know(self, chunks: str) -> None:
+        """More chunks of the present plan, as a JSON list of {"number": n, "done": b, "ref": {}, "failed": [indexes]}."""
+        self._known += map(Known.parse, json.loads(chunks))
+
+    def grow(self, before: str) -> str:
+        """Growth.text() as JSON; `before` is the input of the job of the plan. chunks() then has what the plan lacks."""
+        return json.dumps(self._source.grow(Input.parse(json.loads(before)), self._known).text())
 
     def chunks(self, rows: int, first: int, count: int) -> str:
         """The chunks number first to first + count - 1, of at most so many rows, as a JSON list; fewer at the end.

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Protocol
 
 from isopool_batch import values
-from isopool_batch.job import CSV, DATASET, FILES, JOB_FOLDER, JSONL, TAR, Job, Ref
+from isopool_batch.growth import Growth, Known
+from isopool_batch.job import CSV, DATASET, FILES, JOB_FOLDER, JSONL, TAR, Input, Job, Ref
 
 
 class Items(Protocol):
@@ -35,6 +36,9 @@ class Source(Protocol):
         """The chunks in order, each of at most so many items."""
 
     def open(self, ref: Ref) -> Items: ...
+
+    def grow(self, before: Input, known: list[Known]) -> Growth:
+        """Compares with the chunks of a plan of the inputs before. From now on refs() has what the plan lacks."""
 
 
 def source_of(job: Job) -> Source:

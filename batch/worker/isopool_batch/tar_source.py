@@ -6,7 +6,8 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from isopool_batch.job import Ref
+from isopool_batch.growth import Growth, Known
+from isopool_batch.job import Input, Ref
 from isopool_batch.sources import opened, unreadable
 from isopool_batch.tables import Tables
 
@@ -28,7 +29,7 @@ class TarItems:
         self._found: list[tuple[str, Members]] = []
 
     def fallback_id(self, index: int) -> str:
-        return f"{self._tables.label(self._file)}:{self._ref['row'] + index}"
+        return f"{self._ref['label']}:{self._ref['row'] + index}"
 
     def read(self, index: int) -> tuple[Any, Any]:
         key, members = self._group(index)
@@ -44,14 +45,15 @@ class TarItems:
         return key, item
 
     def change(self) -> str:
-        return self._tables.change(self._file, self._ref["digest"])
+        return self._tables.change(self._ref)
 
     def _group(self, index: int) -> tuple[str, Members]:
         if self._tar is None:
-            file = opened(self._tables.paths[self._file])
+            path = self._tables.path(self._ref)
+            file = opened(path)
             file.seek(self._ref["offset"])
             self._tar = tarfile.TarFile(fileobj=file)
-            self._groups = _groups(self._tar, self._tables.paths[self._file])
+            self._groups = _groups(self._tar, path)
         while len(self._found) <= index:
             group = next(self._groups, None)
             if group is None:
@@ -61,7 +63,7 @@ class TarItems:
 
 
 class TarSource:
-    """A ref has the file's place among the paths ("file"), its digest of Tables, and the offset of the first item."""
+    """A ref has Tables.identity() of its file and the offset of the first item."""
 
     def __init__(self, tables: Tables, column: str) -> None:
         self._tables = tables
@@ -74,8 +76,9 @@ class TarSource:
         return self._tables.fingerprint()
 
     def refs(self, rows: int) -> Iterator[Ref]:
-        for number, path in enumerate(self._tables.paths):
-            identity = {"file": number, "digest": self._tables.digest(number), "label": self._tables.label(number)}
+        for number in self._tables.left():
+            path = self._tables.paths[number]
+            identity = self._tables.identity(number)
             row = taken = begin = 0
             for place in _places(path):
                 if taken == rows:
@@ -87,6 +90,9 @@ class TarSource:
                 taken += 1
             if taken > 0:
                 yield {"rows": taken, "row": row, "offset": begin, **identity}
+
+    def grow(self, before: Input, known: list[Known]) -> Growth:
+        return self._tables.grow(before, known)
 
     def open(self, ref: Ref) -> TarItems:
         return TarItems(self._tables, ref, self._column)

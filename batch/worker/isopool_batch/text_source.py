@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from isopool_batch import records, streams
-from isopool_batch.job import Ref
+from isopool_batch.growth import Growth, Known
+from isopool_batch.job import Input, Ref
 from isopool_batch.sources import Stamp, changed, opened, stamp_of, unreadable
 from isopool_batch.tables import Tables
 
@@ -72,10 +73,10 @@ class TextItems:
         self._kept: deque[tuple[int, int, Any]] = deque()
 
     def fallback_id(self, index: int) -> str:
-        return f"{self._tables.label(self._file)}:{self._ref['row'] + index}"
+        return f"{self._ref['label']}:{self._ref['row'] + index}"
 
     def read(self, index: int) -> tuple[Any, Any]:
-        item = self._source.reader(self._file).item(self._value(index))
+        item = self._source.reader(self._ref).item(self._value(index))
         return self._tables.identified(item, self._file, self.fallback_id(index), self._column)
 
     def change(self) -> str:
@@ -85,7 +86,7 @@ class TextItems:
         for kept, _, value in self._kept:
             if kept == index:
                 return value
-        reader = self._source.reader(self._file)
+        reader = self._source.reader(self._ref)
         offsets = self._offsets
         at = min(index, len(offsets) - 1)
         reader.seek(offsets[at])
@@ -111,17 +112,16 @@ class TextItems:
 
 
 class TextSource:
-    """A ref has the file's place among the paths ("file"), and the offset and the number of the chunk's bytes.
+    """A ref has Tables.identity() of its file, the offset and the number of the chunk's bytes, and their CRC-32 ("crc").
 
-    "crc" is the CRC-32 of these bytes. Of a compressed file, offset and bytes are those of its contents, and "digest" is
-    that of Samples in place of the CRC.
+    Of a compressed file, offset and bytes are those of its contents, and there is no CRC.
     """
 
     def __init__(self, tables: Tables, column: str) -> None:
         self._tables = tables
         self._column = column
-        # The file that was read last, by its place among the paths.
-        self._reader: tuple[int, _Reader] | None = None
+        # The file that was read last, by its path.
+        self._reader: tuple[str, _Reader] | None = None
         # By file and offset: the file when the chunk's bytes were the planned ones.
         self._right: tuple[tuple[int, int], Stamp] | None = None
 
@@ -132,8 +132,10 @@ class TextSource:
         return self._tables.fingerprint()
 
     def refs(self, rows: int) -> Iterator[Ref]:
-        for number, path in enumerate(self._tables.paths):
-            identity = {"digest": self._tables.digest(number)} if streams.is_compressed(path) else {}
+        for number in self._tables.left():
+            path = self._tables.paths[number]
+            identity = self._tables.identity(number)
+            compressed = streams.is_compressed(path)
             row = taken = begin = end = crc = 0
             for raw, value in itertools.chain(_records(path), [(b"", None)]):
                 if value is not None:
@@ -143,23 +145,27 @@ class TextSource:
                 crc = zlib.crc32(raw, crc)
                 end += len(raw)
                 if taken == rows or (not raw and taken > 0):
-                    place = {"file": number, "offset": begin, "bytes": end - begin, **(identity or {"crc": crc})}
-                    yield {"rows": taken, "label": self._tables.label(number), "row": row, **place}
+                    place = {"offset": begin, "bytes": end - begin} | ({} if compressed else {"crc": crc})
+                    yield {"rows": taken, "row": row, **place, **identity}
                     row += taken
                     taken = 0
 
     def open(self, ref: Ref) -> TextItems:
         return TextItems(self, self._tables, ref, self._column)
 
-    def reader(self, number: int) -> _Reader:
-        if self._reader is None or self._reader[0] != number:
-            self._reader = (number, _Reader(self._tables.paths[number]))
+    def grow(self, before: Input, known: list[Known]) -> Growth:
+        return self._tables.grow(before, known, lambda ref: "crc" in ref and _has_bytes(self._tables.path(ref), ref))
+
+    def reader(self, ref: Ref) -> _Reader:
+        path = self._tables.path(ref)
+        if self._reader is None or self._reader[0] != path:
+            self._reader = (path, _Reader(path))
         return self._reader[1]
 
     def change(self, ref: Ref) -> str:
-        path = self._tables.paths[ref["file"]]
-        if "digest" in ref:
-            return self._tables.change(ref["file"], ref["digest"])
+        if "crc" not in ref:
+            return self._tables.change(ref)
+        path = self._tables.path(ref)
         stamp = stamp_of(path)
         if stamp is None:
             return changed(path)
