@@ -18,7 +18,7 @@ from isopool import _native
 def worker_modules() -> dict[str, str]:
     """The modules that workers get as text, by the names that they have there."""
     folder = importlib.resources.files("isopool.worker")
-    modules = ("log_settings", "main_script", "mapped_files", "payload", "tasks", "models")
+    modules = ("class_ids", "log_settings", "main_script", "mapped_files", "payload", "tasks", "models")
     names = {"isopool_by_value": "__init__", **{f"isopool_by_value.{name}": name for name in modules}}
     return {module: folder.joinpath(f"{name}.py").read_text(encoding="utf-8") for module, name in names.items()}
 

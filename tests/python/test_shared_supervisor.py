@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -152,3 +153,85 @@ def test_a_load_that_waits_for_a_worker_goes_on_with_the_next_supervisor(tmp_pat
             load.join(PATIENCE)
             assert loaded
         del running
+
+
+SCALED = """
+import os, pickle, subprocess, sys
+import cloudpickle, isopool
+
+class Net:
+    scale = 1
+
+    def __call__(self, value):
+        return value * self.scale
+
+def scaled(value):
+    return Net()(value)
+
+def made_in_a_function():
+    class Net:
+        scale = 1
+
+        def __call__(self, value):
+            return value * self.scale
+
+    return Net
+
+Local = made_in_a_function()
+
+def scaled_locally(value):
+    return Local()(value)
+
+kept = []
+
+def calls(way, pool):
+    kept.append(pool)
+    if way == "executor":
+        executor = isopool.Executor(pool=pool)
+        return lambda: executor.submit(scaled, 10).result()
+    if way == "local":
+        executor = isopool.Executor(pool=pool)
+        return lambda: executor.submit(scaled_locally, 10).result()
+    model = pool.load(Net())
+    return lambda: model(10)
+
+def child(way, address, scale, file):
+    if way == "file":
+        net = cloudpickle.loads(file)
+        type(net).scale = scale
+        kept.append(isopool.Pool(1, address=address))
+        model = kept[-1].load(net)
+        return lambda: model(10)
+    Net.scale = Local.scale = scale
+    return calls(way, isopool.Pool(1, address=address))
+
+way, address = sys.argv[1:]
+file = cloudpickle.dumps(Net())
+with isopool.Pool(1, address=address) as pool:
+    assert calls(way, pool)() == 10
+pipes = []
+for scale in (2, 3):
+    go, told = os.pipe(), os.pipe()
+    if os.fork() == 0:
+        call = child(way, address, scale, file)
+        for _ in range(2):
+            os.write(told[1], bytes([call()]))
+            os.read(go[0], 1)
+        os._exit(0)
+    pipes.append((go[1], told[0]))
+    print(os.read(told[0], 1)[0])
+for go, told in pipes:
+    os.write(go, b"x")
+    print(os.read(told, 1)[0])
+    os.write(go, b"x")
+"""
+
+
+@pytest.mark.parametrize("way", ["executor", "local", "model", "file"])
+def test_forked_programs_have_classes_of_their_own_in_one_worker(
+    supervisor: tuple[str, subprocess.Popen[bytes]], way: str, tmp_path: pathlib.Path
+) -> None:
+    script = tmp_path / "scaled.py"
+    script.write_text(SCALED)
+    ran = subprocess.run([sys.executable, script, way, supervisor[0]], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert ran.stdout.split() == ["20", "30", "20", "30"]

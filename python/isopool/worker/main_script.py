@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 
 from cloudpickle.cloudpickle import _lookup_class_or_track  # type: ignore[import-untyped]
 
+from . import class_ids
+
 _GLOBAL_OPERATIONS = frozenset(
     {"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 )
@@ -200,7 +202,7 @@ def make_class(
     finally:
         for each, hook in hooks.items():
             type.__setattr__(each, "__init_subclass__", hook)
-    return _lookup_class_or_track(tracker, made)  # type: ignore[no-any-return]
+    return _lookup_class_or_track(class_ids.received(tracker), made)  # type: ignore[no-any-return]
 
 
 def make_context_variable(name: str, default: tuple[Any, ...]) -> Any:

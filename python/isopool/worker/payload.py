@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import torch
 
-from . import main_script, mapped_files
+from . import class_ids, main_script, mapped_files
 from .main_script import Definer, Digests, Main, Reducer
 
 # A shorter buffer costs less as a part of the pickle than as a tensor of its own.
@@ -71,8 +71,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if kind.__name__ == "memmap" and kind.__module__ == "numpy" and (found := mapped_files.reduced(obj)):
             return found
         if self._reducer is None:
-            return super().reducer_override(obj)
-        return self._reducer.reduced(obj, super().reducer_override)
+            return class_ids.sent(obj, super().reducer_override(obj))
+        return class_ids.sent(obj, self._reducer.reduced(obj, super().reducer_override))
 
 
 class _WholePickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -86,7 +86,7 @@ class _WholePickler(cloudpickle.Pickler):  # type: ignore[misc]
         return self._reducer.global_of(obj)
 
     def reducer_override(self, obj: Any) -> Any:
-        return self._reducer.reduced(obj, super().reducer_override)
+        return class_ids.sent(obj, self._reducer.reduced(obj, super().reducer_override))
 
 
 def _crosses(tensor: torch.Tensor) -> bool:
@@ -128,6 +128,8 @@ class _Unpickler(pickle.Unpickler):
                 return self._main.member(name)
             # It has another name on the other side.
             module = f"{__package__}.{last}"
+        if module == "cloudpickle.cloudpickle" and name in class_ids.READERS:
+            return class_ids.READERS[name]
         return super().find_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -315,7 +317,7 @@ def loads(parts: Sequence[str | torch.Tensor], main: Main | None = None) -> Any:
     main: as that of dumps(), in the process that reads.
     """
     first = parts[0]
-    if len(parts) == 1 and (main is None or isinstance(first, str) and "main_script" not in first):
+    if len(parts) == 1 and isinstance(first, str) and "main_script" not in first and "_make_skeleton_" not in first:
         return pickle.loads(_pickle_of(first))
     return _read(_pickle_of(first), parts, main)[0]
 
