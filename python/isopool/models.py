@@ -43,7 +43,9 @@ def by_value(source: Any) -> tuple[str, tuple[Any, ...]] | None:
         raise ValueError(f"{source}: what follows the colon is the name of a function or a class in {path}")
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path}: there is no such file")
-    return "FromFile", (os.path.abspath(path), name)
+    # A worker that is replaced later has the same model, whatever has become of the file.
+    with open(path, "rb") as file:
+        return "FromFile", (os.path.abspath(path), name, file.read().decode("latin-1"))
 
 
 def name_of(source: Callable[..., Any]) -> str:

@@ -115,6 +115,47 @@ def test_a_factory_of_a_file_makes_the_model(pool: isopool.Pool, app: str, name:
     assert pool.load(f"{app}:{name}")(2) == 42
 
 
+VERSION = """
+class Answer:
+    pass
+
+def make():
+    import os, pickle, {module} as own
+    def answer(kill):
+        if kill:
+            os.kill(os.getpid(), 9)
+        made = pickle.loads(pickle.dumps(own.Answer()))
+        return {version} if type(made) is Answer else "another class"
+    return answer
+"""
+
+
+def test_a_file_is_that_of_the_load_in_each_worker_that_comes_later(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "versioned_model.py"
+
+    def write(version: int) -> None:
+        file.write_text(VERSION.format(module=file.stem, version=version))
+
+    def all_answers(model: isopool.Model) -> set[int]:
+        return {model(False) for _ in range(8)}
+
+    with isopool.Pool(2) as pool:
+        write(1)
+        first = pool.load(f"{file}:make")
+        assert all_answers(first) == {1}
+        write(2)
+        second = pool.load(f"{file}:make")
+        file.write_text("not Python")
+        for _ in range(4):
+            with pytest.raises(isopool.WorkerLost):
+                second(True)
+            assert (all_answers(first), all_answers(second)) == ({1}, {2})
+        file.unlink()
+        with pytest.raises(isopool.WorkerLost):
+            first(True)
+        assert (all_answers(first), all_answers(second)) == ({1}, {2})
+
+
 def test_a_model_by_value_has_the_name_of_its_function_or_type(pool: isopool.Pool, app: str) -> None:
     assert pool.load(f"{app}:factory").name == "app.py:factory"
     assert pool.load(Net()).name == f"{__name__}:Net"

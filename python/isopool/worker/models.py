@@ -2,8 +2,11 @@
 """Models that are Python objects: made of a payload, or by a function or class of a file."""
 
 import importlib.util
+import linecache
 import os
 import sys
+import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -52,44 +55,75 @@ class Model(_ByValue):
 
 
 class FromFile(_ByValue):
-    """What a function or a class of a Python file returns. Each worker makes it, once."""
+    """What a function or a class of a Python file returns. Each worker makes it, once.
 
-    def __init__(self, path: str, name: str) -> None:
-        self.__setstate__((path, name))
+    text: the file's bytes when the program loaded the model, each a character. The file may be another one since.
+    """
 
-    def __getstate__(self) -> tuple[str, str]:
+    def __init__(self, path: str, name: str, text: str) -> None:
+        self.__setstate__((path, name, text))
+
+    def __getstate__(self) -> tuple[str, str, str]:
         return self._place
 
-    def __setstate__(self, place: tuple[str, str]) -> None:
+    def __setstate__(self, place: tuple[str, str, str]) -> None:
         self._place = place
-        path, name = place
+        path, name, text = place
         _set_name(self, f"{os.path.basename(path)}:{name}")
-        module = _module(path)
-        if not hasattr(module, name):
+        self._module = _module(path, text)
+        if not hasattr(self._module, name):
             raise AttributeError(f"{path} has no function or class {name}")
-        self._callable = getattr(module, name)()
+        self._callable = getattr(self._module, name)()
         if not callable(self._callable):
             kind = type(self._callable).__qualname__
             raise TypeError(f"{path}:{name} returned an object of type {kind}, which can't be called")
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._be_imported()
+        return self._callable(*args, **kwargs)
 
-def _module(path: str) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        if name != "_callable":
+            self._be_imported()
+        return super().__getattr__(name)
+
+    # Other programs may have loaded another version of the file, or another file of this name, since.
+    def _be_imported(self) -> None:
+        module = self.__dict__["_module"]
+        sys.modules[module.__name__] = module
+
+
+# By path and text. A model that is loaded again, or by another program, has the same one.
+_versions: weakref.WeakValueDictionary[tuple[str, str], types.ModuleType] = weakref.WeakValueDictionary()
+
+
+def _module(path: str, text: str) -> types.ModuleType:
+    known = _versions.get((path, text))
     name = os.path.splitext(os.path.basename(path))[0]
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == path:
+    if known is not None:
+        sys.modules[name] = known
         return known
     # As for a program that is started there: modules beside it are found.
     folder = os.path.dirname(path)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise ImportError(f"{path} can't be imported")
     module = importlib.util.module_from_spec(spec)
+    contents = text.encode("latin-1")
+    # Tracebacks show the lines that run.
+    lines = importlib.util.decode_source(contents).splitlines(keepends=True)
+    linecache.cache[path] = (len(contents), None, lines, path)
+    before = sys.modules.get(name)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(contents, path, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
-        del sys.modules[name]
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
         raise
+    _versions[path, text] = module
     return module
