@@ -10,6 +10,7 @@
 #include "base/settings/environment.h"
 #include "base/settings/setting_default.h"
 #include "base/settings/setting_text.h"
+#include "base/unix_address.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
@@ -70,6 +71,15 @@ std::vector<std::string> absolute(const std::string& field,
   return all;
 }
 
+// A relative path is that of the working folder now: the manager attaches again later. It stays if
+// no socket can have so long a path as the absolute one.
+std::string independentOfFolder(const std::string& address) {
+  if (address.empty() || address.front() == '/') return address;
+  std::error_code error;
+  const auto path = std::filesystem::absolute(address, error);
+  return !error && base::UnixAddress::ofPath(path.native()) ? path.native() : address;
+}
+
 // One for each processor that this process may run on, if the options name no number.
 uint32_t workersOf(const PoolOptions& options) {
   if (options.workers > kMostWorkers) {
@@ -107,6 +117,7 @@ class Resolver {
     settings_.address = isShared()
                             ? options_.sharedSupervisor
                             : own("sharedSupervisor", "ISOPOOL_SOCKET", text(""), Report::kNo).text;
+    settings_.address = independentOfFolder(settings_.address);
     settings_.programName =
         own("programName", "ISOPOOL_PROGRAM", text(options_.programName), Report::kNo).text;
     if (settings_.programName.empty()) settings_.programName = program_invocation_short_name;

@@ -144,8 +144,11 @@ void Pool::admitLocked(const Deadline& deadline, CancellationToken* cancellation
 void Pool::lookForConnection(const Deadline& deadline, CancellationToken* cancellation,
                              base::MutexLock& lock) {
   if (isPast(deadline)) {
-    throw DeadlineExceeded("the deadline passed while the supervisor was being restarted",
-                           /*started=*/false);
+    throw DeadlineExceeded(
+        "the deadline passed before the manager was attached to a supervisor "
+        "again: " +
+            (lost_.empty() ? refusal_ : lost_),
+        /*started=*/false);
   }
   const base::WithoutCancellation complete;
   const auto look = Clock::now() + kLongestSleep;

@@ -394,8 +394,10 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
   // Only the deadline is a time of the clock: a stop by the caller takes effect at once, and a
   // limit of the run time counts as this does.
   const bool byDeadline = !stopped && !runTimeIsOver(request);
-  const nanoseconds mayRun =
-      byDeadline ? request.mayRun - request.time.look(Clock::now()) : nanoseconds(0);
+  // The first look is later than the publishing: without a stop, the difference is only that.
+  const nanoseconds counted = request.time.look(Clock::now());
+  const bool wasStopped = request.time.lost().count() > 0;
+  const nanoseconds mayRun = byDeadline && wasStopped ? request.mayRun - counted : nanoseconds(0);
   const bool continues = request.continuesPastDeadline;
   if (continues) request.leftAt = runningTime();
   // The answer may already be in the ring.

@@ -67,6 +67,18 @@ TEST_F(Deadline, ThatHasPassedAllocatesNoMemoryForArguments) {
   }
 }
 
+TEST_F(Deadline, OfAProgramThatRanThroughoutKillsTheWorkerAndSaysSo) {
+  for (int i = 0; i < 10; ++i) {
+    subject_.ask("pid", {});  // the next worker serves
+    const Gate gate;
+    const Overdue result = overdue(subject_, "wait_at", gate.arguments(), milliseconds(50));
+    EXPECT_TRUE(result.started);
+    EXPECT_TRUE(result.text.find("the worker was killed") != std::string::npos ||
+                result.took > milliseconds(50) + kSlack)
+        << result.text;
+  }
+}
+
 TEST_F(Deadline, ThatIsFarAwayChangesNothing) {
   EXPECT_EQ(subject_.ask("pid", {}, within(milliseconds(10'000))).toInt(), process());
 }

@@ -68,6 +68,18 @@ def test_a_supervisor_that_is_told_to_end_drains_and_ends(
 PATIENCE = 20.0
 
 
+def test_a_relative_address_is_that_of_the_folder_where_the_pool_was_made(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving(str(tmp_path / "socket")):
+        pool = InterpreterManager(1, address="socket")
+        monkeypatch.chdir("/")
+        former = process_id(pool)
+    with serving(str(tmp_path / "socket")):
+        assert until(lambda: process_id(pool) != former)
+
+
 class Counter:
     """Keeps its count in the worker: a session sees that it still has the same one."""
 

@@ -26,7 +26,7 @@ class _ByValue:
         return self._callable(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_callable":
+        if name in ("_callable", "_module"):
             raise AttributeError(name)
         return getattr(self._callable, name)
 
@@ -83,14 +83,13 @@ class FromFile(_ByValue):
         return self._callable(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name != "_callable":
+        if name not in ("_callable", "_module"):
             self._be_imported()
         return super().__getattr__(name)
 
     # Other programs may have loaded another version of the file, or another file of this name, since.
     def _be_imported(self) -> None:
-        module = self.__dict__["_module"]
-        sys.modules[module.__name__] = module
+        sys.modules[self._module.__name__] = self._module
 
 
 # By path and text. A model that is loaded again, or by another program, has the same one.
