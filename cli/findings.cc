@@ -170,9 +170,16 @@ const ipc::ReportedWorker* workerOf(const ipc::Report& report, const ipc::Report
   return found != report.workers.end() ? &*found : nullptr;
 }
 
-uint64_t workersThatLoaded(const ipc::Report& report, const std::string& model) {
+uint64_t workersThatLoaded(const ipc::Report& report, const std::string& model,
+                           const std::string& clientClass) {
+  // A class without workers of its own uses those of the group "shared".
+  const auto ofClass = [&](const auto& each) { return each.group == clientClass; };
+  const bool isDedicated = std::any_of(report.workers.begin(), report.workers.end(), ofClass) ||
+                           std::any_of(report.slots.begin(), report.slots.end(), ofClass);
+  const std::string group = isDedicated ? clientClass : "shared";
   return static_cast<uint64_t>(
       std::count_if(report.workers.begin(), report.workers.end(), [&](const auto& worker) {
+        if (worker.group != group) return false;
         return std::find(worker.models.begin(), worker.models.end(), model) != worker.models.end();
       }));
 }

@@ -35,8 +35,9 @@ const ipc::ReportedSlot* slotOf(const ipc::Report& report, const ipc::ReportedWo
 /// The slot's present worker. Null if the slot has none; a dying worker does not count.
 const ipc::ReportedWorker* workerOf(const ipc::Report& report, const ipc::ReportedSlot& slot);
 
-/// How many workers have loaded the model of this name.
-uint64_t workersThatLoaded(const ipc::Report& report, const std::string& model);
+/// How many of the workers that serve this class of clients have loaded the model of this name.
+uint64_t workersThatLoaded(const ipc::Report& report, const std::string& model,
+                           const std::string& clientClass);
 /// A time in microseconds that `percent` per cent of the answered calls did not exceed: one of
 /// ipc::kCallTimeBounds. Nothing if that was longer than all bounds, or no call was answered.
 std::optional<uint64_t> percentileOf(const ipc::ModelCalls& calls, unsigned percent);

@@ -249,7 +249,7 @@ Json modelCallsJson(const ipc::Report& report) {
                      {"model", model.model},
                      {"answered", model.answered},
                      {"failed", model.failed},
-                     {"workers", workersThatLoaded(report, model.model)},
+                     {"workers", workersThatLoaded(report, model.model, each.name)},
                      {"times", timesJson(model)},
                      {"sum_us", model.sumMicroseconds}});
     }

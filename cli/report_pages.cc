@@ -223,7 +223,7 @@ Page callsByModel(const ipc::Report& report) {
                                 : kNotYet},
            {wordsForPercentile(calls, 50)},
            {wordsForPercentile(calls, 99)},
-           {std::to_string(workersThatLoaded(report, calls.model))}});
+           {std::to_string(workersThatLoaded(report, calls.model, each.name))}});
     }
   }
   return table.empty() ? Page() : table.page();

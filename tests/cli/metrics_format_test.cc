@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/utf8.h"
+#include "cli/findings.h"
 #include "cli/metrics/listen_address.h"
 #include "cli/metrics/metric_family.h"
 #include "cli/metrics/report_metrics.h"
@@ -190,6 +191,21 @@ TEST(ListenAddress, IsALoopbackAddressOrAUnixSocket) {
       EXPECT_EQ(std::string(refused.what()).find('\n'), std::string::npos);
     }
   }
+}
+
+TEST(Findings, WorkersOfAModelAreThoseOfTheClass) {
+  ipc::Report report;
+  for (const char* group : {"shared", "shared", "vip"}) {
+    ipc::ReportedWorker worker;
+    worker.group = group;
+    worker.models = {"app.py:model"};
+    report.workers.push_back(worker);
+  }
+  report.workers.front().models = {};
+  EXPECT_EQ(workersThatLoaded(report, "app.py:model", "vip"), 1u);
+  EXPECT_EQ(workersThatLoaded(report, "app.py:model", "without workers of its own"), 1u);
+  EXPECT_EQ(workersThatLoaded(report, "app.py:model", ""), 1u);
+  EXPECT_EQ(workersThatLoaded(report, "another", "vip"), 0u);
 }
 
 }  // namespace

@@ -77,6 +77,22 @@ def test_all_workers_share_the_weights_of_a_module(pool: isopool.Pool) -> None:
     assert "memfd" in next(iter(places.values()))
 
 
+def test_a_view_of_a_models_buffer_stays_its_view(pool: isopool.Pool) -> None:
+    class Halved(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("whole", torch.zeros(10))
+            self.half = self.whole[5:].view(1, 5).expand(3, 5)
+            self.other = torch.ones(2)
+
+        def forward(self, value: float) -> torch.Tensor:
+            self.whole.fill_(value)
+            return torch.cat([self.half.reshape(-1), self.other])
+
+    expected = torch.cat([torch.full((15,), 3.0), torch.ones(2)])
+    assert pool.load(Halved())(3.0).equal(expected)
+
+
 def test_functions_and_closures_are_models(pool: isopool.Pool) -> None:
     factor = 3
     assert pool.load(lambda x, add=0: x * factor + add)(5, add=1) == 16

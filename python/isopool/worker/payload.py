@@ -7,6 +7,7 @@ beside it: the memory of torch tensors, numpy arrays and long bytes, which is no
 shared memory, so the other side's object is made on that memory.
 """
 
+import collections
 import ctypes
 import functools
 import io
@@ -323,5 +324,21 @@ def loads(parts: Sequence[str | torch.Tensor], main: Main | None = None) -> Any:
 
 
 def owned(parts: Sequence[str | torch.Tensor]) -> Parts:
-    """The parts with memory of their own, to be kept after the call that they came with."""
-    return [part if isinstance(part, str) else part.clone() for part in parts]
+    """The parts with memory of their own, to be kept after the call that they came with.
+
+    Tensors that share memory, as one and its view, share their copy.
+    """
+    uses = collections.Counter(each.untyped_storage().data_ptr() for each in parts if isinstance(each, torch.Tensor))
+    copies: dict[int, torch.UntypedStorage] = {}
+
+    def copied(part: torch.Tensor) -> torch.Tensor:
+        storage = part.untyped_storage()
+        place = storage.data_ptr()
+        if uses[place] == 1 or place == 0:
+            return part.clone()
+        if place not in copies:
+            copies[place] = storage.clone()
+        made: torch.Tensor = part.new_empty(0).set_(copies[place], part.storage_offset(), part.shape, part.stride())  # type: ignore[call-overload]
+        return made
+
+    return [part if isinstance(part, str) else copied(part) for part in parts]
