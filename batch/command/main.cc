@@ -47,6 +47,7 @@ constexpr const char* kExamples =
     "  isopool batch app.py:embed texts.parquet -o out --shard 0/4    one of four machines\n"
     "  isopool batch app.py:embed pictures/ -o out --update     what is new since the last run\n"
     "  isopool batch report out                                 what was set aside, and why\n"
+    "  isopool batch verify out                                 is each input's answer there?\n"
     "  isopool batch retry out                                  again, after a correction\n"
     "  isopool batch -o out --only pictures/7.png --inline      one input alone: under gdb, pdb\n"
     "\n"
@@ -277,6 +278,9 @@ int batchCommand(int argc, char** argv) {
   CLI::App* retry = app.add_subcommand("retry", "run the items that were set aside again");
   retry->add_option("OUT", options.folder, "folder of the results")->required();
   addPoolOptions(*retry, options);
+  CLI::App* verify =
+      app.add_subcommand("verify", "compare the results with the plan and the inputs");
+  verify->add_option("OUT", options.folder, "folder of the results")->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -288,6 +292,7 @@ int batchCommand(int argc, char** argv) {
     return 0;
   }
   if (retry->parsed()) return run(options, true);
+  if (verify->parsed()) batch::verify(options.folder, pythonProgram());
   if (job.output.empty()) refuse("name the folder for the results: -o OUT");
   if (options.inlineRun != !options.only.empty()) refuse("--only and --inline belong together");
   if (options.inlineRun) batch::runInline(job.output, options.only, pythonProgram());

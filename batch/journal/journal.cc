@@ -179,10 +179,12 @@ std::vector<KnownChunk> Journal::known() {
   std::map<int64_t, std::vector<uint32_t>> failed;
   Statement items(database_, "SELECT chunk, item FROM quarantine ORDER BY chunk, item");
   while (items.step()) failed[items.number(0)].push_back(static_cast<uint32_t>(items.number(1)));
-  Statement rows(database_, "SELECT number, done, reference FROM chunks ORDER BY number");
+  Statement rows(database_,
+                 "SELECT number, done, rows, bytes, reference FROM chunks ORDER BY number");
   std::vector<KnownChunk> all;
   while (rows.step()) {
-    all.push_back({rows.number(0), rows.number(1) != 0, rows.text(2), failed[rows.number(0)]});
+    all.push_back({rows.number(0), rows.number(1) != 0, static_cast<uint64_t>(rows.number(2)),
+                   static_cast<uint64_t>(rows.number(3)), rows.text(4), failed[rows.number(0)]});
   }
   return all;
 }

@@ -45,6 +45,8 @@ struct DonePart {
 struct KnownChunk {
   int64_t number = 0;
   bool done = false;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
   std::string reference;
   std::vector<uint32_t> failed;  ///< its items that were set aside
 };

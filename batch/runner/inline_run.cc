@@ -8,11 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/system_call.h"
 #include "batch/journal/journal.h"
 #include "batch/runner/job_text.h"
+#include "batch/runner/output_folder.h"
 #include "batch/runner/planned_jobs.h"
 #include "batch/runner/worker_modules.h"
 
@@ -34,6 +37,36 @@ fs::path writeModules() {
   return folder;
 }
 
+/// The job of workers with the inputs that the plan's references are to: they may be others now.
+/// `input`: the journal's fact; empty: of an earlier version.
+std::string withPlannedInput(const std::string& job, const std::string& input) {
+  if (input.empty()) return job;
+  base::Json json = base::Json::parse(job);
+  json["input"] = base::Json::parse(input);
+  return base::jsonText(json);
+}
+
+/// Replaces this process by the interpreter that runs isopool_batch.`module` with the folder and
+/// these arguments.
+[[noreturn]] void runModule(const std::string& module, const BatchJob& job,
+                            const std::string& python, const std::string& folder,
+                            const std::vector<std::string>& arguments) {
+  std::string path = folder;
+  for (const std::string& each : job.pool.pythonPaths) path += ":" + each;
+  if (const char* known = std::getenv("PYTHONPATH"); known != nullptr && *known != '\0') {
+    path += std::string(":") + known;
+  }
+  ::setenv("PYTHONPATH", path.c_str(), 1);
+  std::vector<std::string> words{python, "-m", "isopool_batch." + module, folder};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execvp(python.c_str(), pointers.data());
+  base::checkSystemCall(-1, "execve", python);
+  std::abort();
+}
+
 }  // namespace
 
 void runInline(const std::string& output, const std::string& id, const std::string& python) {
@@ -41,6 +74,7 @@ void runInline(const std::string& output, const std::string& id, const std::stri
   // Where the item is, if it was set aside; else the program looks for it.
   base::Json chunk;
   base::Json item;
+  std::string input;
   for (const auto& [file, text] : plannedJobs(output)) {
     auto journal = Journal::existing(file);
     job = jobOf(text);
@@ -55,21 +89,45 @@ void runInline(const std::string& output, const std::string& id, const std::stri
              {"skip", base::Json::array()},
              {"ref", base::Json::parse(planned.reference)}};
     item = found->item;
+    input = journal.fact("input");
   }
   job.output = output;
-  const std::string text = workerJob(job);
+  const std::string text = withPlannedInput(workerJob(job), input);
   const std::string place = base::jsonText({{"id", id}, {"chunk", chunk}, {"item", item}});
-  const std::string folder = writeModules();
-  std::string path = folder;
-  for (const std::string& each : job.pool.pythonPaths) path += ":" + each;
-  if (const char* known = std::getenv("PYTHONPATH"); known != nullptr && *known != '\0') {
-    path += std::string(":") + known;
+  runModule("inline_run", job, python, writeModules(), {text, place});
+}
+
+void verify(const std::string& output, const std::string& python) {
+  BatchJob job;
+  base::Json chunks = base::Json::array();
+  base::Json problems = base::Json::array();
+  std::string input;
+  const std::vector<PlannedJob> planned = plannedJobs(output);
+  for (const auto& [file, text] : planned) {
+    auto journal = Journal::existing(file);
+    job = jobOf(text);
+    job.output = output;
+    input = journal.fact("input");
+    const bool parquet = formatOf(job) == BatchFormat::kParquet;
+    for (const KnownChunk& each : journal.known()) {
+      chunks.push_back({{"number", each.number},
+                        {"part", OutputFolder::partName(each.number, parquet)},
+                        {"done", each.done},
+                        {"rows", each.rows},
+                        {"bytes", each.bytes},
+                        {"ref", base::Json::parse(each.reference)},
+                        {"failed", each.failed}});
+    }
   }
-  ::setenv("PYTHONPATH", path.c_str(), 1);
-  ::execlp(python.c_str(), python.c_str(), "-m", "isopool_batch.inline_run", folder.c_str(),
-           text.c_str(), place.c_str(), nullptr);
-  base::checkSystemCall(-1, "execve", python);
-  std::abort();
+  if (planned.size() != job.shards) {
+    problems.push_back(std::to_string(job.shards - planned.size()) + " of " +
+                       std::to_string(job.shards) + " shards have not begun");
+  }
+  const std::string text = workerJob(job);
+  const std::string folder = writeModules();
+  const std::string state = folder + "/state.json";
+  std::ofstream(state) << base::jsonText({{"chunks", chunks}, {"problems", problems}});
+  runModule("verify", job, python, folder, {text, withPlannedInput(text, input), state});
 }
 
 }  // namespace isopool::batch

@@ -12,4 +12,8 @@ namespace isopool::batch {
 [[noreturn]] void runInline(const std::string& output, const std::string& id,
                             const std::string& python);
 
+/// The same for batch/worker/isopool_batch/verify.py: compares the parts in `output` with the plan
+/// and the inputs. Prints problems and a summary; the exit code is 1 if there is a problem.
+[[noreturn]] void verify(const std::string& output, const std::string& python);
+
 }  // namespace isopool::batch

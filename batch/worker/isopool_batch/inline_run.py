@@ -31,11 +31,15 @@ from isopool_batch.sources import source_of
 _BLOCK = 5000
 
 
-def main(folder: str, job_text: str, place_text: str) -> int:
-    # All of the package now, so that its folder can go: a crash later leaves nothing.
+def import_all(folder: str) -> None:
+    """All of the package now, so that its folder can go: a crash later leaves nothing."""
     for file in os.scandir(os.path.join(folder, "isopool_batch")):
         if file.name.endswith(".py"):
             importlib.import_module(f"isopool_batch.{file.name.removesuffix('.py')}")
+
+
+def main(folder: str, job_text: str, place_text: str) -> int:
+    import_all(folder)
     shutil.rmtree(folder)
     job = Job.parse(job_text)
     place = json.loads(place_text)
