@@ -54,6 +54,11 @@ def time_limit():
     resource.setrlimit(resource.RLIMIT_CPU, (3600, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
+def hard_limit():
+    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    resource.setrlimit(resource.RLIMIT_STACK, (limit, limit))
+
+
 def memory_limit():
     for line in open("/proc/self/status"):
         if line.startswith("VmData:"):
@@ -135,6 +140,22 @@ def another_root():
     os.chroot(os.path.dirname(__import__("tempfile").mkdtemp()))
 
 
+def another_user_for_files():
+    ctypes.CDLL(None).setfsuid(65534)
+
+
+def another_group():
+    os.setegid(65534)
+
+
+def another_group_for_files():
+    ctypes.CDLL(None).setfsgid(65534)
+
+
+def other_groups():
+    os.setgroups([65534])
+
+
 def another_user():
     os.setresuid(65534, 65534, 0)
 
@@ -144,6 +165,22 @@ def fewer_capabilities():
     header = struct.pack("Ii", 0x20080522, 0)
     if libc.capset(header, bytes(24)) != 0:
         raise OSError(ctypes.get_errno(), "capset")
+
+
+def one_capability_less():
+    """CAP_CHOWN, which nothing here needs."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = struct.pack("Ii", 0x20080522, 0)
+    sets = ctypes.create_string_buffer(24)
+    libc.capget(header, sets)
+    if libc.capset(header, struct.pack("6I", *(each & ~1 for each in struct.unpack("6I", sets.raw)))) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def fewer_capabilities_of_programs():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(24, ctypes.c_ulong(0), 0, 0, 0) != 0:  # PR_CAPBSET_DROP
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 class Program(ctypes.Structure):
@@ -370,8 +407,8 @@ TEST_P(SharedFitnessAtOnce, NoCallOfAnotherProgramRunsInTheSpoiledWorker) {
 }
 
 INSTANTIATE_TEST_SUITE_P(By, SharedFitnessAtOnce,
-                         ::testing::Values("descriptors", "limit", "time_limit", "remove_builtin",
-                                           "own_descriptors"),
+                         ::testing::Values("descriptors", "limit", "hard_limit", "time_limit",
+                                           "remove_builtin", "own_descriptors"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST_F(SharedFitness, AWorkerWithoutDescriptorsIsReplacedWhenAnotherProgramAttaches) {
@@ -416,8 +453,7 @@ class SharedFitnessOfAccess : public SharedFitness,
 
 TEST_P(SharedFitnessOfAccess, AWorkerThatMayDoLessIsReplacedBeforeAnotherProgramsCall) {
   const std::string function = GetParam();
-  if (::getuid() != 0 && (function == "another_user" || function == "fewer_capabilities" ||
-                          function == "another_root")) {
+  if (::getuid() != 0 && function != "landlock" && function != "no_executable_memory") {
     GTEST_SKIP() << "only root can change its user and its root, and has capabilities to drop";
   }
   serve({"--workers", "1"});
@@ -430,12 +466,16 @@ TEST_P(SharedFitnessOfAccess, AWorkerThatMayDoLessIsReplacedBeforeAnotherProgram
   expectReplaced(
       function == "no_executable_memory" ? "user code changed its refusal of executable memory"
       : function == "another_root" ? "user code changed its "  // working folder, which is not there
-                                   : "user code restricted what this process may access");
+      : function == "landlock"     ? "user code restricted what this process may access"
+                               : "user code changed this process's user, groups or capabilities");
 }
 
 INSTANTIATE_TEST_SUITE_P(By, SharedFitnessOfAccess,
-                         ::testing::Values("landlock", "another_user", "fewer_capabilities",
-                                           "another_root", "no_executable_memory"),
+                         ::testing::Values("landlock", "another_user", "another_user_for_files",
+                                           "another_group", "another_group_for_files",
+                                           "other_groups", "fewer_capabilities",
+                                           "one_capability_less", "another_root",
+                                           "no_executable_memory"),
                          [](const auto& each) { return std::string(each.param); });
 
 class SharedFitnessOfAUser : public SharedFitness,
@@ -456,6 +496,19 @@ TEST_F(SharedFitness, AWorkerWithALoweredLimitIsReplacedBeforeAnotherProgramsCal
   serve({"--workers", "1"});
   poisonBy("limit");
   expectReplaced("user code lowered RLIMIT_NOFILE to 20");
+}
+
+TEST_F(SharedFitness, AWorkerWithALoweredHardLimitIsReplacedBeforeAnotherProgramsCall) {
+  serve({"--workers", "1"});
+  poisonBy("hard_limit");
+  expectReplaced("user code lowered the hard limit RLIMIT_STACK to ");
+}
+
+TEST_F(SharedFitness, AWorkerWhoseProgramsGetFewerCapabilitiesIsReplacedBeforeAnotherProgramsCall) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root has capabilities to drop";
+  serve({"--workers", "1"});
+  poisonBy("fewer_capabilities_of_programs");
+  expectReplaced("user code changed the capabilities of programs that it starts");
 }
 
 TEST_F(SharedFitness, AWorkerWithALoweredLimitOfMemoryIsReplacedBeforeAnotherProgramsCall) {

@@ -145,6 +145,10 @@ def dumpable():
     libc.prctl(4, 0)
 
 
+def kept_capabilities():
+    libc.prctl(8, ctypes.c_ulong(1), 0, 0, 0)  # PR_SET_KEEPCAPS
+
+
 def huge_pages():
     libc.prctl(41, 1, 0, 0, 0)
 
@@ -244,6 +248,7 @@ def state():
         death_signal_now(),
         libc.prctl(3),
         libc.prctl(42, 0, 0, 0, 0),
+        libc.prctl(27, 0, 0, 0, 0),  # PR_GET_SECUREBITS
         os.get_blocking(2),
         sys.get_int_max_str_digits(),
         sys.getswitchinterval(),
@@ -280,16 +285,15 @@ TEST_P(LeftState, IsNotThatOfAnotherProgramsCalls) {
   EXPECT_EQ(supervisor().report().restarts, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, LeftState,
-                         ::testing::Values("rounding", "inference", "no_grad", "keys", "transform",
-                                           "hooks", "autocast", "autocast_nesting", "locked_memory",
-                                           "context", "loop", "recursion", "folder", "umask",
-                                           "blocked", "processors", "formats", "slack",
-                                           "stack_size", "priority", "io_priority", "scheduling",
-                                           "memory_policy", "personality", "no_death_signal",
-                                           "dumpable", "huge_pages", "nonblocking", "digits",
-                                           "switches", "thread_locale", "pending"),
-                         [](const auto& each) { return std::string(each.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Of, LeftState,
+    ::testing::Values("rounding", "inference", "no_grad", "keys", "transform", "hooks", "autocast",
+                      "autocast_nesting", "locked_memory", "context", "loop", "recursion", "folder",
+                      "umask", "blocked", "processors", "formats", "slack", "stack_size",
+                      "priority", "io_priority", "scheduling", "memory_policy", "personality",
+                      "no_death_signal", "dumpable", "kept_capabilities", "huge_pages",
+                      "nonblocking", "digits", "switches", "thread_locale", "pending"),
+    [](const auto& each) { return std::string(each.param); });
 
 constexpr const char* kManyThreads = R"(
 import ctypes

@@ -68,7 +68,7 @@ std::optional<long> readIoPriority() {
   return priority < 0 ? std::nullopt : std::optional<long>(priority);
 }
 
-// The last two can only be turned on.
+// Some can only be turned on.
 constexpr std::array kNumberTable{
     Number{"umask", &readUmask,
            [](long mask) {
@@ -94,6 +94,8 @@ constexpr std::array kNumberTable{
            &writeControl<PR_SET_MDWE>},
     Number{"attribute no_new_privs", &readControl<PR_GET_NO_NEW_PRIVS>,
            &writeControl<PR_SET_NO_NEW_PRIVS>},
+    Number{"treatment of capabilities (PR_SET_SECUREBITS)", &readControl<PR_GET_SECUREBITS>,
+           &writeControl<PR_SET_SECUREBITS>},
 };
 
 // Signals that a thread has blocked and that wait would come when they are not blocked any more: in

@@ -51,6 +51,8 @@ class Sandbox {
 
   /// True if processes of user code stay descendants of the worker, however they are started.
   bool adoptsOrphans() const { return strict(); }
+  /// True if user code can change neither its users and groups nor its capabilities.
+  bool keepsCredentials() const { return filters(); }
   /// True if user code can start no process any more.
   bool processStartsForbidden() const { return filtersOfCalls() > 0; }
 

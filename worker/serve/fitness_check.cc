@@ -81,6 +81,16 @@ std::optional<uint64_t> filtersIn(const std::string& status) {
   return std::strtoull(status.c_str() + at + kField.size(), nullptr, 10);
 }
 
+// The sets that limit the capabilities of programs which the process starts.
+std::string laterCapabilitiesIn(const std::string& status) {
+  std::string sets;
+  for (const std::string_view field : {"CapBnd:", "CapAmb:"}) {
+    const size_t at = status.find(field);
+    if (at != std::string::npos) sets += status.substr(at, status.find('\n', at) - at);
+  }
+  return sets;
+}
+
 // Runs before the other checks, which need memory: for a thread's stack, for example.
 std::string failureOfMemory() {
   void* const memory = ::mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
@@ -110,7 +120,7 @@ std::string failureOfDescriptors(size_t wanted = kDescriptors) {
 }
 
 // No system call tells a process the rules of Landlock that apply to it. But the kernel forbids a
-// process with more rules, of another user or with fewer capabilities to examine its parent.
+// process with more rules to examine its parent.
 bool seesParent() {
   char target[1];
   const pid_t parent = ::getppid();
@@ -237,7 +247,10 @@ std::string failureOfThreads() {
 FitnessCheck::FitnessCheck(const Sandbox& sandbox, std::initializer_list<int> descriptors)
     : sandbox_(sandbox),
       descriptors_(descriptors),
+      credentials_(sandbox.keepsCredentials() ? std::nullopt
+                                              : std::optional<Credentials>(std::in_place)),
       filters_(filtersIn(contentsOf("/proc/self/status"))),
+      laterCapabilities_(laterCapabilitiesIn(contentsOf("/proc/self/status"))),
       seesParent_(seesParent()),
       root_(rootFolder()),
       namespaces_(namespaces()) {
@@ -271,9 +284,11 @@ std::string FitnessCheck::failureOfEachChange() {
   if (const std::string what = attributes_.restore(); !what.empty()) {
     return "user code changed its " + what + ", and the kernel does not set it back";
   }
+  if (credentials_ && !credentials_->areTheSame()) {
+    return "user code changed this process's user, groups or capabilities";
+  }
   if (seesParent_ && !seesParent()) {
-    return "user code restricted what this process may access (a Landlock rule set, another user "
-           "or fewer capabilities)";
+    return "user code restricted what this process may access (a Landlock rule set)";
   }
   if (rootFolder() != root_) return "user code changed its root folder";
   if (std::string found = failureOfLimits(); !found.empty()) return found;
@@ -301,13 +316,16 @@ std::string FitnessCheck::failureOfProcesses() {
 
 std::string FitnessCheck::failureOfLimits() const {
   for (size_t i = 0; i < limits_.size(); ++i) {
-    // If there is a cap on memory, the runtime itself changes RLIMIT_DATA (MemoryRoom).
-    if (i == RLIMIT_DATA && !memoryLimitInWords().empty()) continue;
     rlimit now{};
     ::getrlimit(static_cast<__rlimit_resource>(i), &now);
-    if (now.rlim_cur >= limits_[i].rlim_cur) continue;
-    return std::string("user code lowered ") + (kLimits[i] != nullptr ? kLimits[i] : "a limit") +
-           " to " + std::to_string(now.rlim_cur);
+    const bool hard = now.rlim_max < limits_[i].rlim_max;
+    // If there is a cap on memory, the runtime itself changes the soft RLIMIT_DATA (MemoryRoom).
+    const bool soft =
+        now.rlim_cur < limits_[i].rlim_cur && (i != RLIMIT_DATA || memoryLimitInWords().empty());
+    if (!hard && !soft) continue;
+    return std::string("user code lowered ") + (soft ? "" : "the hard limit ") +
+           (kLimits[i] != nullptr ? kLimits[i] : "of a resource") + " to " +
+           std::to_string(soft ? now.rlim_cur : now.rlim_max);
   }
   return {};
 }
@@ -326,8 +344,12 @@ std::string FitnessCheck::failure() const {
 }
 
 std::string FitnessCheck::failureOfFilters() const {
+  const std::string status = contentsOf("/proc/self/status");
+  if (laterCapabilitiesIn(status) != laterCapabilities_) {
+    return "user code changed the capabilities of programs that it starts";
+  }
   if (!filters_) return {};
-  const std::optional<uint64_t> now = filtersIn(contentsOf("/proc/self/status"));
+  const std::optional<uint64_t> now = filtersIn(status);
   if (!now) return "it cannot read /proc/self/status any more";
   if (*now > *filters_ + sandbox_.filtersOfCalls()) {
     return "user code installed a system call filter";

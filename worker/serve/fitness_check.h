@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/process/credentials.h"
 #include "worker/process/kept_attributes.h"
 #include "worker/process/kept_streams.h"
 #include "worker/process/own_descriptors.h"
@@ -52,8 +53,10 @@ class FitnessCheck {
   const OwnDescriptors descriptors_;
   const KeptStreams streams_;
   const KeptAttributes attributes_;
+  const std::optional<Credentials> credentials_;  ///< nullopt: user code can't change them
   std::optional<uint64_t>
       filters_;  ///< number of system call filters on the main thread; nullopt: unknown
+  const std::string laterCapabilities_;  ///< the main thread's, for programs that it starts
   /// Whether the kernel allowed it at first to examine its parent; under strict it does not.
   const bool seesParent_;
   const std::pair<dev_t, ino_t> root_;
