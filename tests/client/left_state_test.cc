@@ -19,6 +19,7 @@ import asyncio
 import contextvars
 import ctypes
 import decimal
+import io
 import locale
 import os
 import platform
@@ -73,6 +74,37 @@ def locked_memory():
 
 def hooks():
     torch.autograd.graph.saved_tensors_hooks(lambda each: each, lambda each: each * 0).__enter__()
+
+
+def tracing():
+    """Left on as by code that a trace waits for."""
+    inside = []
+
+    def function(x):
+        inside.append(torch._C._get_tracing_state())
+        return x + 1
+
+    torch.jit.trace(function, (torch.ones(2),), check_trace=False)
+    torch._C._set_tracing_state(inside[0])
+
+
+def suspended_in(context):
+    global suspended
+
+    def generator():
+        with context:
+            yield
+
+    suspended = generator()
+    next(suspended)
+
+
+def optimisation():
+    suspended_in(torch.jit.optimized_execution(False))
+
+
+def skipped_data():
+    suspended_in(torch.serialization.skip_data())
 
 
 def context():
@@ -185,6 +217,13 @@ def gradient():
         return str(error)
 
 
+def saved_in_full():
+    file = io.BytesIO()
+    torch.save(torch.ones(3), file)
+    # With skip_data() the file only has room for the numbers.
+    return b"\0\0\x80?" * 3 in file.getvalue()
+
+
 def products_in_autocast():
     """Of a weight that changes in between: autocast forgets what it has cast at the end of its context."""
     weight = torch.nn.Parameter(torch.ones(4, 4))
@@ -228,6 +267,9 @@ def state():
         torch.is_grad_enabled(),
         gradient(),
         products_in_autocast(),
+        torch.jit.is_tracing(),
+        torch._C._get_graph_executor_optimize(),
+        saved_in_full(),
         torch.is_autocast_enabled("cpu"),
         decimal.getcontext().prec,
         variable.get(),
@@ -287,12 +329,13 @@ TEST_P(LeftState, IsNotThatOfAnotherProgramsCalls) {
 
 INSTANTIATE_TEST_SUITE_P(
     Of, LeftState,
-    ::testing::Values("rounding", "inference", "no_grad", "keys", "transform", "hooks", "autocast",
-                      "autocast_nesting", "locked_memory", "context", "loop", "recursion", "folder",
-                      "umask", "blocked", "processors", "formats", "slack", "stack_size",
-                      "priority", "io_priority", "scheduling", "memory_policy", "personality",
-                      "no_death_signal", "dumpable", "kept_capabilities", "huge_pages",
-                      "nonblocking", "digits", "switches", "thread_locale", "pending"),
+    ::testing::Values("rounding", "inference", "no_grad", "keys", "transform", "hooks", "tracing",
+                      "optimisation", "skipped_data", "autocast", "autocast_nesting",
+                      "locked_memory", "context", "loop", "recursion", "folder", "umask", "blocked",
+                      "processors", "formats", "slack", "stack_size", "priority", "io_priority",
+                      "scheduling", "memory_policy", "personality", "no_death_signal", "dumpable",
+                      "kept_capabilities", "huge_pages", "nonblocking", "digits", "switches",
+                      "thread_locale", "pending"),
     [](const auto& each) { return std::string(each.param); });
 
 constexpr const char* kManyThreads = R"(
@@ -512,8 +555,8 @@ TEST_P(OwnLeftState, StaysForTheProgramsOwnCalls) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, OwnLeftState,
-                         ::testing::Values("rounding", "hooks", "context", "recursion",
-                                           "stack_size"),
+                         ::testing::Values("rounding", "hooks", "optimisation", "skipped_data",
+                                           "context", "recursion", "stack_size"),
                          [](const auto& each) { return std::string(each.param); });
 
 }  // namespace

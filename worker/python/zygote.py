@@ -51,6 +51,7 @@ def import_own() -> None:
         "isopool_worker.moving",
         "isopool_worker.startup",
         "isopool_worker.thread_counts",
+        "isopool_worker.thread_locals",
         "isopool_worker.values",
     ):
         importlib.import_module(name)
@@ -68,7 +69,7 @@ def finish() -> tuple[str, str]:
     """Runs common operations, and returns the versions of Python and torch."""
     import torch
 
-    from isopool_worker import cuda_questions
+    from isopool_worker import cuda_questions, thread_locals
 
     # Programs for torch::deploy expect it there.
     sys.modules["__main__"].torch = torch  # type: ignore[attr-defined]
@@ -77,6 +78,7 @@ def finish() -> tuple[str, str]:
 
     _warm_up(torch)
     cuda_questions.end_asking_in_a_child()
+    thread_locals.find()
     # No collection before: it takes a tenth of a second to free 2 MB, which all workers share.
     _held.extend(_fill_holes())
     gc.freeze()

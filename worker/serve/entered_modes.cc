@@ -6,8 +6,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-
-#include <memory>
+#include <torch/csrc/jit/python/update_graph_executor_opt.h>
 
 #include "worker/python/interpreter.h"
 
@@ -25,6 +24,8 @@ int autocastNesting() {
 EnteredModes EnteredModes::ofThisThread() {
   EnteredModes modes;
   modes.autocastNesting_ = autocastNesting();
+  modes.tracing_ = torch::jit::tracer::getTracingState();
+  modes.optimized_ = torch::jit::getGraphExecutorOptimize();
   modes.recursionLimit_ = ::Py_GetRecursionLimit();
   modes.stackSize_ = ::PyThread_get_stacksize();
   const PyThreadState* thread = ::PyThreadState_Get();
@@ -36,6 +37,8 @@ EnteredModes EnteredModes::ofThisThread() {
 }
 
 void EnteredModes::apply() const {
+  // Before torch's state: it changes the dispatch keys, too.
+  torch::jit::tracer::setTracingState(tracing_);
   const std::shared_ptr<c10::ThreadLocalDebugInfo> profiler = c10::ThreadLocalDebugInfo::current();
   const at::RecordFunctionTLS observers = at::get_record_function_tls_();
   at::ThreadLocalState::setThreadLocalState(torch_);
@@ -46,6 +49,10 @@ void EnteredModes::apply() const {
   while (nesting > autocastNesting_) nesting = at::autocast::decrement_nesting();
   while (nesting < autocastNesting_) nesting = at::autocast::increment_nesting();
   at::autocast::clear_cache();
+  if (torch::jit::getGraphExecutorOptimize() != optimized_) {
+    torch::jit::setGraphExecutorOptimize(optimized_);
+  }
+  locals_.apply();
   floatingPoint_.apply();
   if (::Py_GetRecursionLimit() != recursionLimit_) ::Py_SetRecursionLimit(recursionLimit_);
   if (::PyThread_get_stacksize() != stackSize_) ::PyThread_set_stacksize(stackSize_);

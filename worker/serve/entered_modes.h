@@ -3,19 +3,23 @@
 
 #include <ATen/ThreadLocalState.h>
 #include <Python.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+
+#include <memory>
 
 #include "worker/process/floating_point.h"
 #include "worker/python/py_ref.h"
+#include "worker/serve/thread_locals.h"
 
 namespace isopool::worker {
 
 /// What code has turned on in this thread and left on: torch's state of the thread (grad and
 /// inference mode, TorchFunctionMode, also by torch.set_default_device, TorchDispatchMode,
-/// functorch transforms, excluded dispatch keys, hooks of saved tensors, the nesting of autocast),
-/// FloatingPointControl, sys.setrecursionlimit(), threading.stack_size(), sys.settrace() and
-/// sys.setprofile() (also by cProfile). As in the program itself it stays for its later calls; in a
-/// worker of several programs each has its own. Without torch's profiler, of which a process has
-/// one. With the GIL.
+/// functorch transforms, excluded dispatch keys, hooks of saved tensors, the nesting of autocast,
+/// a trace of torch.jit, torch.jit.optimized_execution), ThreadLocals, FloatingPointControl,
+/// sys.setrecursionlimit(), threading.stack_size(), sys.settrace() and sys.setprofile() (also by
+/// cProfile). As in the program itself it stays for its later calls; in a worker of several
+/// programs each has its own. Without torch's profiler, of which a process has one. With the GIL.
 class EnteredModes {
  public:
   static EnteredModes ofThisThread();
@@ -26,6 +30,9 @@ class EnteredModes {
 
   at::ThreadLocalState torch_;
   int autocastNesting_ = 0;
+  std::shared_ptr<torch::jit::tracer::TracingState> tracing_;
+  bool optimized_ = true;
+  ThreadLocals locals_ = ThreadLocals::ofThisThread();
   FloatingPointControl floatingPoint_ = FloatingPointControl::ofThisThread();
   int recursionLimit_ = 0;
   size_t stackSize_ = 0;  ///< of new threads, in bytes; 0: the default
