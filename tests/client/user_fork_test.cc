@@ -2,6 +2,7 @@
 // A process that user code forks in a worker has copies of the tensors that lie in memory shared
 // with the program: neither side sees what the other one writes, as in one process with torch.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/client/harness.h"
@@ -13,9 +14,25 @@ namespace {
 constexpr const char* kForking = R"(
 import gc
 import os
+import sys
 
 import numpy
 import torch
+
+def ended_by(error):
+    """What a child has written to its streams, and its exit code, if this exception is its last."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        os.dup2(write, 2)
+        sys.stdout = os.fdopen(write, "w")
+        sys.stdout.write("begun ")
+        raise eval(error)
+    os.close(write)
+    with os.fdopen(read) as file:
+        text = file.read()
+    return text, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 def forked(x):
     """Returns the child's status (0: it saw what was there when it was forked) and two tensors. The
@@ -71,6 +88,25 @@ class UserFork : public ::testing::Test {
 TEST_F(UserFork, HasCopiesOfInputsAndOfWhatTheCallMade) {
   begin();
   for (int i = 0; i < 3; ++i) expectApart(empty({kSize}).fill_(i));
+}
+
+TEST_F(UserFork, EndsWithItsLastExceptionAsInPython) {
+  begin();
+  const auto endedBy = [&](const std::string& error) {
+    const at::IValue answer = session_->global("forking", "ended_by")({error}).toIValue();
+    const auto& parts = answer.toTupleRef().elements();
+    return std::pair(parts[0].toStringRef(), parts[1].toInt());
+  };
+  EXPECT_EQ(endedBy("SystemExit"), std::pair(std::string("begun "), int64_t{0}));
+  EXPECT_EQ(endedBy("SystemExit(0)"), std::pair(std::string("begun "), int64_t{0}));
+  EXPECT_EQ(endedBy("SystemExit(3)"), std::pair(std::string("begun "), int64_t{3}));
+  EXPECT_EQ(endedBy("SystemExit(-1)"), std::pair(std::string("begun "), int64_t{255}));
+  EXPECT_EQ(endedBy("SystemExit('no room')"),
+            std::pair(std::string("no room\nbegun "), int64_t{1}));
+  const auto [text, code] = endedBy("ValueError('wrong')");
+  EXPECT_EQ(code, 1);
+  EXPECT_TRUE(text.starts_with("Traceback (most recent call last):\n")) << text;
+  EXPECT_TRUE(text.ends_with("\nValueError: wrong\nbegun ")) << text;
 }
 
 TEST_F(UserFork, HasCopiesOfWhatTheModelKeeps) {

@@ -603,6 +603,17 @@ def test_the_workers_of_an_executor_end_with_its_last_reference() -> None:
     await_end(worker)
 
 
+def exit_code_of_child(code: object) -> int:
+    child = os.fork()
+    if child == 0:
+        sys.exit(code)  # type: ignore[arg-type]
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_that_a_call_forks_ends_with_its_exit_code(executor: isopool.Executor) -> None:
+    assert list(executor.map(exit_code_of_child, (None, 0, 3, 7, "a text"))) == [0, 0, 3, 7, 1]
+
+
 def test_a_forked_child_is_refused(executor: isopool.Executor) -> None:
     read_end, write_end = os.pipe()
     child = os.fork()

@@ -4,6 +4,7 @@
 import errno
 import os
 import pickle
+import sys
 import traceback
 from types import TracebackType
 
@@ -32,6 +33,17 @@ def describe(error: BaseException, with_pickle: bool) -> tuple[bytes, bytes, byt
     formatted = f"{kind.__name__}: {message}" + _frames(error.__traceback__)
     pickled = _pickle(error) if with_pickle else b""
     return _bytes(name), _bytes(message), _bytes(lines), _bytes(formatted), pickled
+
+
+def exit_code(error: BaseException) -> int:
+    """With which Python ends if nothing handles the exception. Prints what Python prints then."""
+    if not isinstance(error, SystemExit):
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
 
 
 def _pickle(error: BaseException) -> bytes:

@@ -63,6 +63,15 @@ PythonError takePythonError(bool withPickle) {
   return error;
 }
 
+int takeExitCode() {
+  const PyRef raised = PyRef::steal(base::takeRaisedException());
+  const PyRef find = workerFunction("errors", "exit_code");
+  const PyRef code = find ? PyRef::steal(PyObject_CallOneArg(find.get(), raised.get())) : PyRef();
+  const long number = code ? PyLong_AsLong(code.get()) : 1;
+  PyErr_Clear();
+  return static_cast<int>(number);
+}
+
 void PythonError::append(const std::string& lines) {
   for (std::string* text : {&message, &traceback, &formatted}) {
     if (!text->empty() && text->back() != '\n') text->push_back('\n');

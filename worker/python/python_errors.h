@@ -29,4 +29,8 @@ struct PythonError {
 /// the GIL held.
 PythonError takePythonError(bool withPickle = false);
 
+/// The code with which Python ends a process if nothing handles the current Python error, after it
+/// has printed what Python prints then. Clears the error. May run user code. With the GIL held.
+int takeExitCode();
+
 }  // namespace isopool::worker

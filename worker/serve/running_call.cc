@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -117,6 +118,12 @@ bool RunningCall::awaitSupervisor(const std::function<bool()>& ready) {
 
 void RunningCall::endForkedChild() {
   if (!isForkedChild()) return;
+  if (PyErr_Occurred() != nullptr) {
+    const int code = takeExitCode();
+    flushOutput();
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
   logError(
       "isopool worker: a process that user code forked returned from its call; it ends here\n");
   ::_exit(1);
@@ -315,6 +322,7 @@ void RunningCall::collectVersions(ClientLink& channel) {
 }
 
 void RunningCall::answerPythonError(ClientLink& channel) {
+  endForkedChild();  // while its exception is there
   PythonError error = takePythonError((received_.flags & ipc::kPickledError) != 0);
   error.explainMissingModule();
   sandbox_.explain(error);

@@ -114,7 +114,8 @@ class RunningCall {
   /// Calls `callable` with the positional arguments at `argumentsIndex` and the named ones behind
   /// them, in the caller's modes. Throws PythonRaised.
   PyRef callPython(ClientLink& channel, PyObject* callable, size_t argumentsIndex);
-  /// Ends this process if user code forked it and returned: what follows belongs to the parent
+  /// Ends this process if user code forked it and returned, or let an exception through, with which
+  /// it ends as Python does, but without handlers of atexit: what follows belongs to the parent
   /// alone. Each answer does this first; call it where user code may return long before that.
   static void endForkedChild();
 

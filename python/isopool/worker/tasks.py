@@ -241,8 +241,11 @@ class TaskRunner:
         arguments: tuple[str | torch.Tensor, ...],
         call: Callable[..., Any],
     ) -> Answer:
+        process = os.getpid()
         with self._surroundings:
             kind, outcome = self._outcome(key, pickled, arguments, call)
+            if isinstance(outcome, BaseException) and os.getpid() != process:
+                raise outcome  # ends the process that the call has forked
             # Here, where no exception is handled: Python goes through all the exceptions that led to that one whenever
             # another one is raised meanwhile.
             return (kind, *outcome) if isinstance(outcome, list) else _raised(kind, outcome, self._main)
