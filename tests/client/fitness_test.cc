@@ -130,6 +130,15 @@ def own_descriptors():
             pass
 
 
+def keep(x):
+    global kept
+    kept = x
+
+
+def all_descriptors():
+    os.closerange(3, 4096)
+
+
 def raw_fork():
     """The child returns from the call, too."""
     if ctypes.CDLL(None).syscall(220 if os.uname().machine == "aarch64" else 56, 17, 0, 0, 0, 0) == 0:
@@ -446,6 +455,39 @@ TEST_F(SharedFitness, AProcessThatIsForkedWithoutHandlersAnswersNoCall) {
     poisoner_.reset();
   }
   EXPECT_EQ(supervisor().report().restarts, 0u);
+}
+
+// Without another program nothing looks for them before a call.
+TEST(Fitness, AWorkerWhoseDescriptorsAreClosedIsLostToTheProgramThatClosedThem) {
+  InterpreterManager manager(1);
+  manager.registerModuleSource("poison", kPoison);
+  InterpreterSession session = manager.acquireOne();
+  const at::Tensor x = empty({40'000});
+  session.global("poison", "keep")({x});
+  session.global("poison", "all_descriptors")(at::ArrayRef<at::IValue>());
+  try {
+    // The worker maps the memory once more, because the model has kept it.
+    session.global("poison", "keep")({x});
+    ADD_FAILURE() << "the worker lives on";
+  } catch (const WorkerLost& lost) {
+    EXPECT_EQ(lost.exitCode(), 71) << lost.what();
+    EXPECT_FALSE(lost.started());
+  }
+}
+
+// The connection to the supervisor, by which memory for larger results is asked for, is closed.
+TEST(Fitness, AWorkerThatCanNotAskForMemoryIsLostToTheProgramThatClosedItsDescriptors) {
+  InterpreterManager manager(1);
+  manager.registerModuleSource("poison", kPoison);
+  InterpreterSession session = manager.acquireOne();
+  session.global("poison", "all_descriptors")(at::ArrayRef<at::IValue>());
+  try {
+    session.global("torch", "ones")({int64_t{1} << 26});
+    ADD_FAILURE() << "the worker lives on";
+  } catch (const WorkerLost& lost) {
+    EXPECT_EQ(lost.exitCode(), 71) << lost.what();
+    EXPECT_TRUE(lost.started());
+  }
 }
 
 class SharedFitnessOfAccess : public SharedFitness,

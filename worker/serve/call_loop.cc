@@ -27,11 +27,6 @@ namespace isopool::worker {
 
 namespace {
 
-// Exits because the supervisor is gone and no other process manages this worker. Runs no
-// destructors and no atexit handlers: no shared memory has a name that must be removed, and a
-// finalizer may hang.
-[[noreturn]] void leave() { ::_exit(0); }
-
 // Exits because a message of the supervisor can't be handled: this worker lacks what the message
 // brought. The supervisor starts a replacement.
 [[noreturn]] void giveUp(const std::string& why) {
@@ -40,10 +35,13 @@ namespace {
 }
 
 // The supervisor logs the last line of the crash log as the cause of the exit.
-[[noreturn]] void leaveUnfit(const std::string& why) {
-  logError("isopool worker: exits, because after calls of one program it is not fit for another: " +
-           why + "\n");
+[[noreturn]] void leaveSpoiled(const std::string& why) {
+  logError("isopool worker: exits, because " + why + "\n");
   ::_exit(ipc::kUnfitWorkerExit);
+}
+
+[[noreturn]] void leaveUnfit(const std::string& why) {
+  leaveSpoiled("after calls of one program it is not fit for another: " + why);
 }
 
 // To be checked for every descriptor before it is mapped. If a client sent a wrong one, only that
@@ -146,7 +144,7 @@ bool CallLoop::serveNext() {
   statusPage_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
   startCodeOf(channel);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
-  const CallRunner::Served served = runner_.serveOne(channel);
+  const CallRunner::Served served = serve(channel);
   leaveInferenceMode();
   // What an only client leaves is noted when another one comes, or when it leaves.
   if (channels_.size() > 1) noteCodeOf(channel);
@@ -158,6 +156,15 @@ bool CallLoop::serveNext() {
   if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
   if (++servedSinceUpdate_ >= kCallsPerUpdate) updateStatusPage();
   return served != CallRunner::Served::kNothing;
+}
+
+CallRunner::Served CallLoop::serve(ClientLink& channel) {
+  try {
+    return runner_.serveOne(channel);
+  } catch (const base::SystemCallError& error) {
+    if (error.errorNumber() != EBADF) throw;
+    leaveSpoiled(std::string("user code closed descriptors that are not its own: ") + error.what());
+  }
 }
 
 // The call has not started yet: if the worker exits here, this call and all that wait run
@@ -404,7 +411,7 @@ bool CallLoop::readMessages() {
         handleMessage(*frame);
         any = true;
       }
-      if (result == ipc::ReceiveResult::kPeerGone) leave();
+      if (result == ipc::ReceiveResult::kPeerGone) leaveSupervisor();
       if (result == ipc::ReceiveResult::kWouldBlock) return any;
     }
   } catch (const std::exception& error) {
@@ -413,6 +420,13 @@ bool CallLoop::readMessages() {
     if (!failure.empty()) leaveUnfit(failure);
     giveUp(error.what());
   }
+}
+
+// Runs no destructors and no atexit handlers: no shared memory has a name that must be removed, and
+// a finalizer may hang.
+void CallLoop::leaveSupervisor() {
+  if (!fitness_.hasDescriptors()) leaveSpoiled("user code closed descriptors that are not its own");
+  ::_exit(0);
 }
 
 bool CallLoop::waitForMessage(int64_t deadline) {
@@ -429,6 +443,7 @@ void CallLoop::requestOutputSegment(uint64_t client, size_t bytes) noexcept {
   try {
     const auto result =
         control_.send(ipc::RequestOutputSegment{client, bytes}, {}, std::chrono::milliseconds(0));
+    if (result == ipc::SendResult::kPeerGone) leaveSupervisor();
     // A part of the frame may have been sent: all later frames would be unreadable.
     if (result != ipc::SendResult::kSent)
       giveUp("exits, because the supervisor does not read its messages");

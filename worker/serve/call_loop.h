@@ -83,6 +83,11 @@ class CallLoop final : public ControlPlane {
 
   /// Serves one call of the client whose turn it is; false if no call waits.
   bool serveNext();
+  /// Exits the process if user code has closed descriptors of the call's memory.
+  CallRunner::Served serve(ClientLink& channel);
+  /// Exits the process because the supervisor is gone, and no other process manages this worker, or
+  /// because user code has closed the connection.
+  [[noreturn]] void leaveSupervisor();
   /// Exits the process if user code left it unfit for this client.
   void requireFitnessFor(const ClientLink& channel);
   /// Publishes that the client's code runs, and since when; after endCode(), that none runs.

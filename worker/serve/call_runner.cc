@@ -99,6 +99,7 @@ void CallRunner::run(ClientLink& channel) {
     reason = error.what_without_backtrace();
   } catch (const base::SystemCallError& error) {
     if (error.errorNumber() == ENOMEM) return call_.answerShortage(channel, error.what());
+    if (error.errorNumber() == EBADF) throw;
     reason = error.what();
   } catch (const std::bad_alloc&) {
     return call_.answerShortage(channel, "no memory for the call's values");

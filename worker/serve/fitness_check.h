@@ -38,6 +38,8 @@ class FitnessCheck {
   std::string failureBefore(uint64_t client);
   /// To be called when a client has left, after its last call. Returns the same.
   std::string failureAfter(uint64_t client);
+  /// False if user code has closed or replaced descriptors that the worker needs.
+  bool hasDescriptors() const noexcept { return descriptors_.areThere(); }
   /// Checks now, independently of the client.
   std::string failure() const;
 
