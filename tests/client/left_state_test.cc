@@ -148,6 +148,15 @@ def stack_size():
     threading.stack_size(1 << 20)
 
 
+def new_threads():
+    attributes = ctypes.create_string_buffer(64)
+    libc.pthread_getattr_default_np(attributes)
+    libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(1 << 18))
+    libc.pthread_attr_setguardsize(attributes, ctypes.c_size_t(0))
+    if libc.pthread_setattr_default_np(attributes) != 0:
+        raise OSError("pthread_setattr_default_np")
+
+
 def priority():
     os.nice(5)
 
@@ -256,6 +265,15 @@ def death_signal_now():
     return number.value
 
 
+def new_threads_now():
+    attributes = ctypes.create_string_buffer(64)
+    libc.pthread_getattr_default_np(attributes)
+    sizes = (ctypes.c_size_t(), ctypes.c_size_t())
+    libc.pthread_attr_getstacksize(attributes, ctypes.byref(sizes[0]))
+    libc.pthread_attr_getguardsize(attributes, ctypes.byref(sizes[1]))
+    return [each.value for each in sizes]
+
+
 def state():
     mask = os.umask(0)
     os.umask(mask)
@@ -270,6 +288,7 @@ def state():
         torch.jit.is_tracing(),
         torch._C._get_graph_executor_optimize(),
         saved_in_full(),
+        new_threads_now(),
         torch.is_autocast_enabled("cpu"),
         decimal.getcontext().prec,
         variable.get(),
@@ -334,8 +353,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "locked_memory", "context", "loop", "recursion", "folder", "umask", "blocked",
                       "processors", "formats", "slack", "stack_size", "priority", "io_priority",
                       "scheduling", "memory_policy", "personality", "no_death_signal", "dumpable",
-                      "kept_capabilities", "huge_pages", "nonblocking", "digits", "switches",
-                      "thread_locale", "pending"),
+                      "kept_capabilities", "new_threads", "huge_pages", "nonblocking", "digits",
+                      "switches", "thread_locale", "pending"),
     [](const auto& each) { return std::string(each.param); });
 
 constexpr const char* kManyThreads = R"(

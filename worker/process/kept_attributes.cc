@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <locale.h>
+#include <pthread.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -68,6 +69,26 @@ std::optional<long> readIoPriority() {
   return priority < 0 ? std::nullopt : std::optional<long>(priority);
 }
 
+template <auto kGet>
+std::optional<long> readOfNewThreads() {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return std::nullopt;
+  size_t bytes = 0;
+  kGet(&attributes, &bytes);
+  ::pthread_attr_destroy(&attributes);
+  return static_cast<long>(bytes);
+}
+
+template <auto kSet>
+bool writeOfNewThreads(long bytes) {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return false;
+  const bool done = kSet(&attributes, static_cast<size_t>(bytes)) == 0 &&
+                    ::pthread_setattr_default_np(&attributes) == 0;
+  ::pthread_attr_destroy(&attributes);
+  return done;
+}
+
 // Some can only be turned on.
 constexpr std::array kNumberTable{
     Number{"umask", &readUmask,
@@ -75,6 +96,11 @@ constexpr std::array kNumberTable{
              ::umask(static_cast<mode_t>(mask));
              return true;
            }},
+    // No system calls.
+    Number{"stack size of new threads", &readOfNewThreads<&::pthread_attr_getstacksize>,
+           &writeOfNewThreads<&::pthread_attr_setstacksize>},
+    Number{"guard size of new threads", &readOfNewThreads<&::pthread_attr_getguardsize>,
+           &writeOfNewThreads<&::pthread_attr_setguardsize>},
     Number{"timer slack", &readControl<PR_GET_TIMERSLACK>, &writeControl<PR_SET_TIMERSLACK>},
     Number{"priority", &readPriority,
            [](long value) { return ::setpriority(PRIO_PROCESS, 0, static_cast<int>(value)) == 0; }},

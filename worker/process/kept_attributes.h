@@ -25,7 +25,7 @@ class KeptAttributes {
   std::string restore() const noexcept;
 
  private:
-  static constexpr size_t kNumbers = 13;
+  static constexpr size_t kNumbers = 15;
   static constexpr size_t kNodes = 1024;  // as many NUMA nodes as a kernel supports
 
   struct MemoryPolicy {
