@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A concurrent.futures.Executor on the workers of a Pool."""
 
+import _signal
 import collections
 import concurrent.futures
 import itertools
 import logging
 import multiprocessing.process
 import os
+import signal
 import sys
 import threading
 import time
@@ -24,6 +26,19 @@ from isopool.worker.log_settings import program_settings
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+# With these handlers of signals, Ctrl-C alone can end a wait.
+_HANDLERS_WITHOUT_ERRORS = frozenset({None, int(signal.SIG_DFL), int(signal.SIG_IGN), signal.default_int_handler})
+_SIGNALS = tuple(sorted({int(each) for each in signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}))
+
+
+def _handlers_may_raise() -> bool:
+    """Whether a signal's handler may end a wait of this thread by an exception other than a KeyboardInterrupt."""
+    # signal.getsignal() makes an enum's member of each answer.
+    return threading.current_thread() is threading.main_thread() and not _HANDLERS_WITHOUT_ERRORS.issuperset(
+        map(_signal.getsignal, _SIGNALS)
+    )
 
 
 class Future(concurrent.futures.Future[_T]):
@@ -66,10 +81,12 @@ class Future(concurrent.futures.Future[_T]):
 
     def _run_inline(self) -> None:
         # This thread would only wait: it saves the wake-up of one that makes the call, and its own. Not if callbacks
-        # would run here, before the result is returned.
+        # would run here, before the result is returned. Nor if a signal's handler may raise: the call ends with the
+        # thread's wait then.
         callbacks = self._done_callbacks  # type: ignore[attr-defined]
-        if self._call is not None and self._state == concurrent.futures._base.PENDING and not callbacks:
-            self._call.run_inline()
+        pending = self._call is not None and self._state == concurrent.futures._base.PENDING
+        if pending and not callbacks and not _handlers_may_raise():
+            self._call.run_inline()  # type: ignore[union-attr]
 
     def _end(self, stop: bool) -> bool:
         """Cancels the call: also if it runs, or only if no worker was sought for it yet."""
@@ -108,7 +125,8 @@ class _Calls:
 
     def __init__(self, pool: _native.Pool, owns_pool: bool, most_tasks: int, initializer: payload.Parts) -> None:
         self.broken: str | None = None
-        self._lock = threading.Lock()
+        # The garbage collector may run an object's __del__() here, which submits or cancels calls.
+        self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         self._closing = False
         self._waiters = 0  # threads in close() that end the pool
@@ -138,9 +156,9 @@ class _Calls:
         if self._closing:
             raise RuntimeError("cannot schedule new futures after shutdown")
 
+    # Without the lock: the pickling runs code of the program, which may wait for a call or submit one.
     def pickled(self, function: Callable[..., Any]) -> PickledFunction:
-        with self._lock:
-            return self._functions.pickled(function)
+        return self._functions.pickled(function)
 
     def add(self, task: _Task) -> None:
         function = task.function
@@ -483,7 +501,7 @@ def _unpicklable(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwarg
     parts += [(f"argument {key}", each) for key, each in kwargs.items()]
     for what, each in parts:
         try:
-            payload.dumps(each, _native.tensor_of, program_main())
+            payload.dumps(each, _native.tensor_of, program_main(), read_once=each is not fn)
         except Exception:
             return f"In a call of {name}, {what}, of type {type(each).__qualname__}, could not be pickled."
     return f"The arguments of {name} could not be pickled."

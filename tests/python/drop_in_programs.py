@@ -601,6 +601,84 @@ PROGRAMS = {
             print(isinstance(future, concurrent.futures.Future), isinstance(workers, concurrent.futures.Executor))
             print(repr(future).partition("state=")[2], workers._max_workers)
         """,
+    "functions and arguments whose pickling waits for calls": """
+        import functools
+
+        def negative(number):
+            return -number
+
+        class Later:
+            def __init__(self, future):
+                self.future = future
+
+            def __getstate__(self):
+                return {"value": self.future.result(60)}
+
+            def plus(self, number):
+                return self.value + number
+
+        def add(later, number):
+            return later.value + number
+
+        main:
+        with executor(2) as workers:
+            def later():
+                return Later(workers.submit(negative, 5))
+
+            print(workers.submit(later().plus, 1).result(), workers.submit(add, later(), 1).result())
+            print(workers.submit(functools.partial(add, later()), 1).result())
+            print(list(workers.map(later().plus, range(3), timeout=60)))
+        """,
+    "handlers of signals that raise": """
+        import signal
+        import time
+
+        class Alarm(Exception):
+            pass
+
+        def slowly(value):
+            time.sleep(0.5)
+            return value
+
+        def ring(number, frame):
+            raise Alarm
+
+        main:
+        signal.signal(signal.SIGALRM, ring)
+        with executor(1) as workers:
+            print(workers.submit(abs, -1).result())
+            for wait in ("result", "exception"):
+                future = workers.submit(slowly, wait)
+                signal.setitimer(signal.ITIMER_REAL, 0.1)
+                try:
+                    print(getattr(future, wait)())
+                except Alarm:
+                    print("rang", future.done(), future.result())
+        """,
+    "pipes and sockets as arguments": """
+        import multiprocessing
+        import socket
+
+        def report(connection, steps):
+            for each in range(steps):
+                connection.send(each)
+            connection.close()
+            return steps
+
+        def echo(end):
+            with end:
+                end.sendall(end.recv(10).upper())
+
+        main:
+        reader, writer = multiprocessing.Pipe(duplex=False)
+        left, right = socket.socketpair()
+        with executor(1) as workers:
+            for count in range(3):
+                print(workers.submit(report, writer, 3).result(), [reader.recv() for _ in range(3)])
+            left.sendall(b"text")
+            workers.submit(echo, right).result()
+            print(left.recv(10), workers.submit(abs, -1).result())
+        """,
 }
 
 # What a peer does, or prints, otherwise, and why.

@@ -448,6 +448,42 @@ def test_what_cannot_be_pickled_is_named(executor: isopool.Executor) -> None:
     assert "The result of " in "\n".join(caught.value.__notes__)
 
 
+class Counted:
+    def __init__(self, executor: isopool.Executor) -> None:
+        self.executor = executor
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"number": self.executor.submit(square, 3).result(PATIENCE)}
+
+    def plus(self, number: int) -> int:
+        return self.number + number  # type: ignore[attr-defined,no-any-return]
+
+
+def test_the_pickling_of_a_function_may_make_calls(executor: isopool.Executor) -> None:
+    assert executor.submit(Counted(executor).plus, 1).result() == 10
+    assert list(executor.map(Counted(executor).plus, [1, 2])) == [10, 11]
+
+
+def test_a_descriptor_goes_with_the_arguments_of_a_call_only(executor: isopool.Executor) -> None:
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    with pytest.raises(TypeError, match="'multiprocessing.connection.Connection' object") as raised:
+        executor.submit(functools.partial(writer.send, 5)).result()
+    assert "the function, of type partial" in raised.value.__notes__[-1]
+    with pytest.raises(TypeError, match="Connection' object"):
+        isopool.Executor(1, initializer=print, initargs=(reader,))
+    with pytest.raises(RuntimeError, match="inheritance"):
+        executor.submit(square, multiprocessing.RawValue("i", 1)).result()
+    with pytest.raises(TypeError, match="argument 2"):
+        # The first argument can go.
+        raise_notes(executor.submit(max, writer, threading.Lock()))
+
+
+def raise_notes(future: concurrent.futures.Future[Any]) -> None:
+    error = future.exception()
+    assert error is not None
+    raise type(error)(*error.args, *error.__notes__)
+
+
 def test_what_cannot_be_unpickled_says_where(executor: isopool.Executor) -> None:
     class Unreadable:
         def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:

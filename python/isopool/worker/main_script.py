@@ -20,7 +20,9 @@ import hashlib
 import io
 import linecache
 import marshal
+import multiprocessing.reduction
 import os
+import socket
 import struct
 import sys
 import threading
@@ -353,11 +355,25 @@ _REDUCERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
+def _passed_by_multiprocessing(thing: Any) -> Callable[[Any], tuple[Any, ...]] | None:
+    """The reducer of an object whose pickle by pickle itself would have the number of a descriptor, or be a copy.
+
+    Both would go unnoticed: a worker would use its own descriptor of that number, and write to the copy.
+    """
+    reduce = multiprocessing.reduction.ForkingPickler._extra_reducers.get(type(thing))  # type: ignore[attr-defined]
+    module = getattr(reduce, "__module__", None)
+    if module == "multiprocessing.sharedctypes":
+        return reduce if hasattr(thing, "_wrapper") else None  # any other object of ctypes has memory of its own
+    passes = module in ("multiprocessing.connection", "multiprocessing.heap") or isinstance(thing, socket.socket)
+    return reduce if passes else None
+
+
 class Reducer:
     """Reduces what belongs to the main script, for one pickler, and notes the globals that it uses.
 
     root: the value of the global `root_name`, which does not go by its name. define: makes the definition of a global
-    now, and returns its name; None if the object is no global that other pickles may refer to.
+    now, and returns its name; None if the object is no global that other pickles may refer to. read_once: the pickle is
+    read by one worker only, so that a descriptor can go with it.
     """
 
     def __init__(
@@ -366,6 +382,7 @@ class Reducer:
         root: Any = None,
         root_name: str | None = None,
         define: Callable[[Any], str | None] | None = None,
+        read_once: bool = False,
     ) -> None:
         self.used: set[str] = set()
         self.parts: set[str] = set()  # globals that are parts of the object
@@ -375,6 +392,7 @@ class Reducer:
         self._root = root
         self._root_name = root_name
         self._define = define
+        self._read_once = read_once
 
     def global_of(self, thing: Any) -> str | None:
         """The name of the global that this object is, if the pickle is to refer to it: persistent_id()."""
@@ -428,6 +446,13 @@ class Reducer:
             raise TypeError(f"cannot pickle '{kind.__module__}.{kind.__name__}' object")
         if isinstance(thing, ctypes.CDLL):
             return _library(thing)
+        if (passed := _passed_by_multiprocessing(thing)) is not None:
+            if not self._read_once:
+                raise TypeError(
+                    f"cannot pickle '{kind.__module__}.{kind.__qualname__}' object: its descriptor or memory is this "
+                    "process's own. A connection or a socket can be an argument of a call"
+                )
+            return passed(thing)
         if getattr(thing, "__module__", None) not in MAIN_NAMES or not _reduces_itself(kind):
             return otherwise(thing)
         reduced = thing.__reduce_ex__(5)
@@ -520,8 +545,10 @@ class Definer:
         self._attributes: set[str] = set()
         self._files: set[str] = set()
 
-    def reducer(self) -> Reducer:
-        return Reducer(self._main, define=self.name_of if self._main.sends_globals else None)
+    def reducer(self, read_once: bool) -> Reducer:
+        return Reducer(
+            self._main, define=self.name_of if self._main.sends_globals else None, read_once=read_once
+        )
 
     def name_of(self, thing: Any) -> str | None:
         """The name of the global that this object is, which is defined then.

@@ -243,24 +243,26 @@ def call_dumps(
     """dumps() of (args, kwargs), to which nothing else refers."""
     if _is_plain(args) and _is_plain(kwargs):
         return [_part_of(pickle.dumps((args, kwargs), 5), tensor_of)]
-    return _dumps(_call_with_long_bytes(args, kwargs), tensor_of, main)
+    return _dumps(_call_with_long_bytes(args, kwargs), tensor_of, main, read_once=True)
 
 
-def dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | None = None) -> Parts:
+def dumps(
+    value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | None = None, read_once: bool = False
+) -> Parts:
     """The parts of an object, which refer to the memory of its arrays. Raises what its pickling raises.
 
     tensor_of makes a tensor of a buffer, without a copy. main: the main script, whose functions and classes go by their
-    names; of the program's, the globals that they use come before the object.
+    names; of the program's, the globals that they use come before the object. read_once: see Reducer.
     """
     if _is_plain(value):
         return [_part_of(pickle.dumps(value, 5), tensor_of)]
-    return _dumps(_with_long_bytes(value), tensor_of, main)
+    return _dumps(_with_long_bytes(value), tensor_of, main, read_once)
 
 
-def _dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | None) -> Parts:
+def _dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor], main: Main | None, read_once: bool) -> Parts:
     file = io.BytesIO()
     definer = Definer(main, _whole) if main is not None else None
-    reducer = definer.reducer() if definer is not None else None
+    reducer = definer.reducer(read_once) if definer is not None else None
     pickler = _Pickler(file, reducer)
     pickler.dump(value)
     pickled: Any = file.getbuffer()
