@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A concurrent.futures.Executor on the workers of a Pool."""
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import collections
 import concurrent.futures
 import itertools

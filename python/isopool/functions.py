@@ -13,7 +13,7 @@ import torch
 
 from isopool import _native
 from isopool.worker import payload
-from isopool.worker.main_script import MAIN_NAMES, Main
+from isopool.worker.main_script import Main, is_importable
 from isopool.worker.tasks import CONSTANT
 
 def _is_constant(value: Any) -> bool:
@@ -25,8 +25,8 @@ def _is_constant(value: Any) -> bool:
         return sys.modules.get(value.__name__) is value  # others go by value
     if kind in CONSTANT:
         return True
-    # A class of another module goes by name.
-    return isinstance(value, type) and value.__module__ not in MAIN_NAMES
+    # Such a class goes by name.
+    return isinstance(value, type) and is_importable(value)
 
 
 def program_main() -> Main:

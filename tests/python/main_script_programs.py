@@ -898,6 +898,242 @@ PROGRAMS = {
             print(workers.submit(lambda value: value + base, 1).result())
             print(workers.submit(lambda: (lambda value: value * base)).result()(2))
         """,
+    "enumerations of every form": """
+        import datetime
+        import enum
+
+        class Planet(enum.Enum):
+            MERCURY = (3.303e23, 2.4397e6)
+            EARTH = (5.976e24, 6.37814e6)
+
+            def __init__(self, mass, radius):
+                self.mass, self.radius = mass, radius
+                self.known = [*getattr(type(self), "_member_names_", ())]
+
+            @property
+            def gravity(self):
+                return round(6.673e-11 * self.mass / self.radius**2, 2)
+
+        class Coordinate(bytes, enum.Enum):
+            def __new__(cls, value, label):
+                made = bytes.__new__(cls, [value])
+                made._value_, made.label = value, label
+                return made
+
+            X = (0, "first")
+            Y = (1, "second")
+
+        class Counted(enum.Enum):
+            def __new__(cls, text):
+                made = object.__new__(cls)
+                made._value_, made.text = len(cls.__members__) + 1, text
+                return made
+
+            A = "a"
+            B = "b"
+
+        class Flags(enum.Flag):
+            R = enum.auto()
+            W = enum.auto()
+            BOTH = R | W
+
+        class Number(enum.IntEnum):
+            ONE = 1
+            UNO = 1
+            TWO = 2
+
+            @classmethod
+            def _missing_(cls, value):
+                return cls.TWO if value == "two" else None
+
+        class Word(enum.StrEnum):
+            @staticmethod
+            def _generate_next_value_(name, start, count, last):
+                return name + "!"
+
+            HELLO = enum.auto()
+
+            def twice(self):
+                return self * 2
+
+        class Day(datetime.date, enum.Enum):
+            FIRST = 2000, 1, 1
+
+        class Named:
+            def __init__(self, name):
+                self.title = name
+
+            def __eq__(self, other):
+                return self.title == other.title
+
+            def __hash__(self):
+                return hash(self.title)
+
+            def __repr__(self):
+                return self.title
+
+        class Mixed(Named, enum.Enum):
+            LEFT = "left"
+
+        class Linked(enum.Enum):
+            HEAD = 1
+            TAIL = 2
+
+            @property
+            def other(self):
+                return self.link
+
+        Linked.HEAD.link, Linked.TAIL.link = Linked.TAIL, Linked.HEAD
+        Made = enum.Enum("Made", "P Q")
+        FAVORITE = Planet.EARTH
+
+        class Outer:
+            class Kind(enum.Enum):
+                INNER = 1
+
+        class Functions(enum.Enum):
+            @enum.member
+            def double(value):
+                return 2 * value
+
+            @enum.nonmember
+            class Inner:
+                pass
+
+        ALL = [Planet, Coordinate, Counted, Flags, Number, Word, Day, Mixed, Linked, Made, Outer.Kind]
+
+        def described(kind):
+            return [(str(each), each.name, each.value, kind(each.value) is each, format(each),
+                     {key: value for key, value in vars(each).items() if key not in ("__objclass__", "_inverted_")})
+                    for each in kind], list(kind.__members__), kind.__qualname__
+
+        def checks():
+            return (Planet.EARTH.gravity, FAVORITE is Planet.EARTH, Coordinate(1).label, Coordinate.Y + b"z",
+                    Counted.B.text, Counted(2) is Counted.B, Flags.R | Flags.W is Flags.BOTH, ~Flags.R, Flags(3),
+                    [*Flags.BOTH], Number.UNO is Number.ONE, Number("two"), Number.TWO + 1, Word.HELLO.twice(),
+                    Day.FIRST.year, Mixed.LEFT.title, Linked.HEAD.other is Linked.TAIL, Made.P in Made,
+                    Functions.double.value(4), isinstance(Functions.Inner, type), Planet["EARTH"].known)
+
+        def refused():
+            try:
+                Planet.EARTH = 5
+            except AttributeError as error:
+                return str(error)
+
+        def same(value):
+            return value
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(checks).result(), workers.submit(refused).result())
+            for kind in ALL:
+                print(workers.submit(described, kind).result() == described(kind), described(kind))
+                print([workers.submit(same, each).result() is each for each in kind])
+            print(workers.submit(same, Flags.R | Flags.W).result())
+        """,
+    "classes that a module's class or metaclass notes": """
+        import pathlib
+
+        pathlib.Path(__file__).with_name("noting.py").write_text(
+            "plugins = {}\\n"
+            "class Plugin:\\n"
+            "    key = None\\n"
+            "    def __init_subclass__(cls, **more):\\n"
+            "        super().__init_subclass__(**more)\\n"
+            "        cls.number = len(plugins)\\n"
+            "        plugins[cls.key] = cls\\n"
+            "class Checked:\\n"
+            "    def __init_subclass__(cls):\\n"
+            "        if 'schema' not in cls.__dict__: raise TypeError('no schema')\\n"
+            "class Meta(type):\\n"
+            "    def __new__(kind, name, bases, body, *, table=None):\\n"
+            "        if bases and table is None: raise TypeError('no table')\\n"
+            "        made = super().__new__(kind, name, bases, body)\\n"
+            "        made.table, made.fields = table, sorted(each for each in body if each[0] != '_')\\n"
+            "        return made\\n"
+            "    def __init__(kind, name, bases, body, *, table=None):\\n"
+            "        super().__init__(name, bases, body)\\n"
+            "class Record(metaclass=Meta): pass\\n"
+        )
+        import noting
+
+        class Csv(noting.Plugin):
+            key = "csv"
+
+        class Json(noting.Plugin):
+            key = "json"
+
+        class User(noting.Record, table="users"):
+            id = int
+
+        class Shaped(noting.Checked):
+            schema = {"a": 1}
+
+        class Frozen(type):
+            def __setattr__(cls, name, value):
+                raise AttributeError(f"{cls.__name__} is frozen")
+
+        class Constants(metaclass=Frozen):
+            PI = 3
+
+            def twice(self):
+                return 2 * Constants.PI
+
+        def look():
+            return (sorted(noting.plugins), noting.plugins["json"] is Json, Csv.number, Json.number, User.table,
+                    User.fields, Shaped.schema, Constants().twice())
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(look).result())
+        """,
+    "names of classes in classes": """
+        import dataclasses
+        import pickle
+        import typing
+
+        class Outer:
+            @dataclasses.dataclass
+            class Data:
+                value: int
+
+            class Failed(Exception):
+                pass
+
+            def make(self):
+                return Outer.Data(1)
+
+        def names():
+            return Outer.Data.__qualname__, Outer.make.__qualname__, repr(Outer().make()), Outer.Failed.__qualname__
+
+        def copied(value):
+            return pickle.loads(pickle.dumps(value)), type(value).__qualname__
+
+        def fail():
+            raise Outer.Failed("it")
+
+        class Box(typing.Generic[typing.TypeVar("Inside")]):
+            def __init__(self, value):
+                self.value = value
+
+        _Hidden = typing.TypeVar("Visible")
+
+        class Bag(typing.Generic[_Hidden]):
+            def __init__(self, value: _Hidden):
+                self.value = value
+
+        def opened(box):
+            return box.value, str(type(box).__parameters__), Bag[int].__origin__ is Bag
+
+        main:
+        with executor(1) as workers:
+            print(workers.submit(copied, Outer.Data(2)).result(), workers.submit(names).result())
+            print(workers.submit(opened, Box(1)).result(), workers.submit(opened, Bag(2)).result())
+            try:
+                workers.submit(fail).result()
+            except Outer.Failed as error:
+                print(repr(error))
+        """,
 }
 
 OWN = "a copy of the script, in which the program has changed nothing"
@@ -937,4 +1173,7 @@ DIFFERENCES = {
     ("classes of every kind", "loky"): CLOUDPICKLE,
     ("the script as a module", "loky"): CLOUDPICKLE,
     ("descriptors", "loky"): UNPICKLABLE,
+    ("enumerations of every form", "loky"): "members are made again without their class's __init__ and __new__",
+    ("classes that a module's class or metaclass notes", "loky"): "the module sees each class without its attributes",
+    ("names of classes in classes", "loky"): "classes lose the names of the classes around them",
 }

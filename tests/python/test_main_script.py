@@ -144,3 +144,27 @@ def test_tracebacks_have_the_lines_of_code_that_is_in_no_file() -> None:
         """
     )
     assert 'File "<cell 1>", line 2, in divide\n    return 1 / number' in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_a_class_of_a_modules_function_goes_as_it_is_at_each_call(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "making.py").write_text("def config():\n    class Config:\n        level = 1\n    return Config\n")
+    ended = run_program(
+        """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import isopool
+        import making
+
+        Config = making.config()
+
+        def level():
+            return Config.level
+
+        with isopool.Executor(1) as workers:
+            print(workers.submit(level).result())
+            Config.level = 2
+            print(workers.submit(level).result())
+        """,
+        tmp_path,
+    )
+    assert ended.stdout == "1\n2\n", ended.stderr

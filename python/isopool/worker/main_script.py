@@ -10,11 +10,13 @@ payload.py makes and reads the pickles.
 """
 
 import _thread
+import abc
 import builtins
 import contextvars
 import copyreg
 import ctypes
 import dis
+import enum
 import functools
 import hashlib
 import io
@@ -28,10 +30,15 @@ import sys
 import threading
 import types
 import typing
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from cloudpickle.cloudpickle import _lookup_class_or_track  # type: ignore[import-untyped]
+from _abc import _abc_init  # type: ignore[import-not-found]
+from cloudpickle.cloudpickle import (  # type: ignore[import-untyped]
+    _get_or_create_tracker_id,
+    _lookup_class_or_track,
+)
 
 from . import class_ids
 
@@ -109,10 +116,13 @@ class Main:
         if getattr(thing, "__module__", None) not in MAIN_NAMES:
             return None
         name = thing.__qualname__
+        return name if isinstance(name, str) and self.is_named(thing, name) else None
+
+    def is_named(self, thing: Any, name: str) -> bool:
         try:
-            return name if isinstance(name, str) and self.attribute(name) is thing else None
+            return self.attribute(name) is thing
         except AttributeError:
-            return None
+            return False
 
     def global_of(self, thing: Any) -> str | None:
         """The name of a global that is this very object."""
@@ -178,33 +188,102 @@ def make_library(kind: type, name: str | None, functions: dict[str, tuple[Any, .
     return library
 
 
-def make_class(
-    metaclass: Any, name: str, bases: tuple[type, ...], attributes: dict[str, Any], tracker: str | None, _: Any
-) -> type:
-    """A class whose other attributes follow.
+# Classes that are new in this process, until they have their attributes.
+_NEW_CLASSES: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def make_class(metaclass: Any, name: str, bases: tuple[type, ...], body: dict[str, Any], tracker: str) -> type:
+    """A class whose other attributes follow, see set_class().
 
     It is a copy, not a new class of the script: what the script does about these (metaclasses and __init_subclass__,
-    which may note it somewhere) it has done in the program, and its effects come with the globals.
+    which may note it somewhere) it has done in the program, and its effects come with the globals. The metaclass of a
+    module sees the name only; if it refuses that, the class is made without it.
     """
-    # Of a TypedDict, bases are no classes.
-    own = [each for base in types.resolve_bases(bases) for each in base.__mro__ if each.__module__ in MAIN_NAMES]
-    hooks = {each: each.__dict__["__init_subclass__"] for each in own if "__init_subclass__" in each.__dict__}
+    hooks = {each: each.__dict__["__init_subclass__"] for base in bases for each in base.__mro__ if _has_hook(each)}
     maker = next(each for each in metaclass.__mro__ if each.__module__ not in MAIN_NAMES)
-    body = {sys.intern(key): value for key, value in attributes.items()}
+    native = next(each for each in metaclass.__mro__ if not _is_of_python(each, "__new__"))
+    if issubclass(maker, enum.EnumType):
+        maker = native  # the members are made one by one
     for each in hooks:
         type.__setattr__(each, "__init_subclass__", classmethod(lambda cls, **_: None))
     try:
-        if maker is metaclass:
-            made = types.new_class(name, bases, {"metaclass": metaclass}, lambda namespace: namespace.update(body))
-        else:
+        try:
             namespace = maker.__prepare__(name, bases)
             namespace.update(body)
             made = maker.__new__(metaclass, name, bases, namespace)
-            maker.__init__(made, name, bases, namespace)
+        except Exception:
+            maker = native
+            made = native.__new__(metaclass, name, bases, dict(body))
+        if maker is native and issubclass(metaclass, abc.ABCMeta):
+            _abc_init(made)
+        if not _is_of_python(maker, "__init__"):
+            maker.__init__(made, name, bases, {})
     finally:
         for each, hook in hooks.items():
             type.__setattr__(each, "__init_subclass__", hook)
+    _NEW_CLASSES.add(made)
     return _lookup_class_or_track(class_ids.received(tracker), made)  # type: ignore[no-any-return]
+
+
+def _has_hook(kind: type) -> bool:
+    return "__init_subclass__" in kind.__dict__ and kind.__flags__ & _IS_CHANGEABLE == _IS_CHANGEABLE
+
+
+_IS_CHANGEABLE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def _is_of_python(kind: type, method: str) -> bool:
+    function = getattr(kind, method)
+    return isinstance(function, types.FunctionType)
+
+
+def set_class(kind: type, state: tuple[dict[str, Any], dict[str, dict[str, Any]]]) -> None:
+    attributes, members = state
+    _set_attributes(kind, attributes)
+    for name, own in members.items():
+        kind._member_map_[name].__dict__.update(own)  # type: ignore[attr-defined]
+    if kind in _NEW_CLASSES:
+        _NEW_CLASSES.discard(kind)
+        _enter_in_modules(kind)
+        _set_attributes(kind, attributes)
+
+
+def _set_attributes(kind: type, attributes: dict[str, Any]) -> None:
+    # Without a metaclass, which may refuse it. The second setting of its first line is for Python 3.13, where each other
+    # one deletes it.
+    for name, value in [*attributes.items(), *(each for each in attributes.items() if each[0] == "__firstlineno__")]:
+        if name == "_abc_impl":
+            for each in value:
+                abc.ABCMeta.register(kind, each)  # type: ignore[arg-type]
+        else:
+            type.__setattr__(kind, name, value)
+
+
+def _enter_in_modules(kind: type) -> None:
+    """Lets modules note a class, as they do when a script makes it: they have not seen it in this process.
+
+    What they set in it, it has already.
+    """
+    hook = _of_module(kind.__mro__[1:], "__init_subclass__").__get__(None, kind)
+    begin = _of_module(type(kind).__mro__, "__init__").__get__(kind)
+    for note, arguments in ((begin, (kind.__name__, kind.__bases__, dict(kind.__dict__))), (hook, ())):
+        try:
+            note(*arguments)
+        except Exception:
+            pass  # the keywords of the class are not known here
+
+
+def _of_module(owners: Any, name: str) -> Any:
+    return next(each.__dict__[name] for each in owners if name in each.__dict__ and each.__module__ not in MAIN_NAMES)
+
+
+def make_member(kind: Any, name: str, maker: Any, arguments: tuple[Any, ...]) -> Any:
+    """A member of an enumeration whose attributes follow with those of its class."""
+    if name not in kind._member_map_:
+        made = maker.__new__(kind, *arguments)
+        made._name_ = name
+        kind._member_map_[name] = made
+    return kind._member_map_[name]
 
 
 def make_context_variable(name: str, default: tuple[Any, ...]) -> Any:
@@ -274,7 +353,7 @@ class Namespace(Main):
         self._digests[name] = definition.digest
 
 
-def _is_importable(thing: Any) -> bool:
+def is_importable(thing: Any) -> bool:
     module = sys.modules.get(thing.__module__)
     if module is None or thing.__module__ in MAIN_NAMES:
         return False
@@ -298,17 +377,56 @@ def _has_slots(kind: type) -> bool:
 
 
 def _is_by_value(reduced: Any) -> bool:
-    return isinstance(reduced, tuple) and getattr(reduced[0], "__name__", None) == "_make_skeleton_class"
+    made_by = getattr(reduced[0], "__name__", None) if isinstance(reduced, tuple) else None
+    return made_by in ("_make_skeleton_class", "_make_skeleton_enum")
 
 
-def _with_slots(reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The class is made with its slots: cloudpickle makes one without, whose objects the other side can't read."""
-    make, arguments, (attributes, more), *others = reduced
-    metaclass, name, bases, present, *own = arguments
-    attributes = {key: each for key, each in attributes.items() if type(each) is not types.MemberDescriptorType}
-    slots = attributes.pop("__slots__")
-    arguments = (metaclass, name, bases, {**present, "__slots__": slots}, *own)
-    return make, arguments, (attributes, more), *others
+def _maker_of(member: enum.Enum) -> tuple[type, tuple[Any, ...]] | None:
+    """A class and the arguments with which its __new__ makes an object with the member's value, without its attributes."""
+    maker: Any = next(
+        each for each in type(member).__mro__ if "__new__" in each.__dict__ and not _is_of_python(each, "__new__")
+    )
+    if maker is object:
+        return object, ()
+    if hasattr(maker, "__getnewargs__"):
+        return maker, maker.__getnewargs__(member)
+    make, arguments, *_ = maker.__reduce_ex__(member, 2)
+    return (maker, arguments) if make is type(member) else None
+
+
+def _has_makers(kind: Any) -> bool:
+    return not isinstance(kind, enum.EnumType) or None not in map(_maker_of, kind._member_map_.values())
+
+
+def _class(kind: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """reduced: how cloudpickle reduces a class that goes by value."""
+    attributes: dict[str, Any] = dict(reduced[2][0])
+    members: dict[str, dict[str, Any]] = {}
+    body = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    if _has_slots(kind):
+        # cloudpickle makes a class without slots, whose objects the other side can't read.
+        attributes = {key: each for key, each in attributes.items() if type(each) is not types.MemberDescriptorType}
+        body["__slots__"] = attributes.pop("__slots__")
+    if isinstance(kind.__dict__.get("__dict__"), property):
+        body["__dict__"] = kind.__dict__["__dict__"]
+    if "__orig_bases__" in attributes:
+        body["__orig_bases__"] = ()  # Generic looks for it
+    if isinstance(kind, enum.EnumType):
+        named = kind._member_map_
+        attributes = {**kind.__dict__, **attributes}
+        attributes = {key: each for key, each in attributes.items() if key not in ("__dict__", "__weakref__")}
+        # Combinations of flags are made when they are first used.
+        attributes["_value2member_map_"] = {
+            value: each for value, each in kind._value2member_map_.items() if named.get(each._name_) is each
+        }
+        body["_member_map_"] = {}
+        members = {
+            name: {key: None if key == "_inverted_" else value for key, value in each.__dict__.items()}
+            for name, each in named.items()
+            if name == each._name_
+        }
+    arguments = (type(kind), kind.__name__, kind.__bases__, body, _get_or_create_tracker_id(kind))
+    return make_class, arguments, (attributes, members), None, None, set_class
 
 
 def _library(library: ctypes.CDLL) -> tuple[Any, ...]:
@@ -393,10 +511,11 @@ class Reducer:
         self._root_name = root_name
         self._define = define
         self._read_once = read_once
+        self._classes: set[type] = set()  # that go by value with the object
 
     def global_of(self, thing: Any) -> str | None:
         """The name of the global that this object is, if the pickle is to refer to it: persistent_id()."""
-        name = self._define(thing) if self._define is not None else None
+        name = self._define(thing) if self._define is not None and type(thing) not in self._classes else None
         if name is not None:
             self.parts.add(name)
         return name
@@ -413,17 +532,16 @@ class Reducer:
             return main_attribute, (name,)
         if kind is types.FunctionType and thing.__globals__ is self.main.module.__dict__:
             reduced = self._function(thing)
-        elif kind is types.FunctionType and thing.__code__ is _DISPATCHER and not _is_importable(thing):
+        elif kind is types.FunctionType and thing.__code__ is _DISPATCHER and not is_importable(thing):
             reduced = make_dispatcher, (dict(thing.registry),)
-        elif kind is _CACHED and not _is_importable(thing):
+        elif kind is _CACHED and not is_importable(thing):
             parameters = thing.cache_parameters()
             reduced = make_cached, (thing.__wrapped__, parameters["maxsize"], parameters["typed"])
         else:
             reduced = otherwise(thing)
-            if isinstance(thing, type) and _is_by_value(reduced):
-                if _has_slots(thing):
-                    reduced = _with_slots(reduced)
-                reduced = (make_class, reduced[1], *reduced[2:])
+            if isinstance(thing, type) and _is_by_value(reduced) and _has_makers(thing):
+                self._classes.add(thing)
+                reduced = _class(thing, reduced)
         if is_root and isinstance(reduced, tuple):
             return main_named, (self._root_name, *reduced[:2]), *reduced[2:]
         return reduced
@@ -441,6 +559,8 @@ class Reducer:
         reduce = _REDUCERS.get(kind)
         if reduce is not None:
             return reduce(thing)
+        if isinstance(thing, enum.Enum) and self._is_member(thing) and (maker := _maker_of(thing)) is not None:
+            return make_member, (kind, thing._name_, *maker)
         if kind is io.TextIOWrapper and thing not in (sys.stdout, sys.stderr, sys.stdin):
             # cloudpickle would send the text that is in it, as another kind of file.
             raise TypeError(f"cannot pickle '{kind.__module__}.{kind.__name__}' object")
@@ -463,8 +583,19 @@ class Reducer:
             if kind in _TYPE_VARIABLES:
                 return _type_variable(thing)
             return copyreg.__newobj__, (kind,), object.__getstate__(thing)  # type: ignore[attr-defined]
+        if isinstance(thing, (typing.TypeVar, *_TYPE_VARIABLES)) and not self.main.is_named(thing, reduced):
+            name = self.main.global_of(thing)
+            if name is None:
+                return otherwise(thing) if kind is typing.TypeVar else _type_variable(thing)
+            reduced = name
         self.used.add(reduced.partition(".")[0])
         return main_attribute, (reduced,)
+
+    def _is_member(self, thing: Any) -> bool:
+        """Whether the enumeration is perhaps without members while the pickle is read."""
+        kind = type(thing)
+        defined = kind in self._classes or self._root_name is not None and self.main.name_of(kind) is not None
+        return defined and kind._member_map_.get(thing._name_) is thing
 
     def _function(self, function: types.FunctionType) -> tuple[Any, ...]:
         code = function.__code__
