@@ -21,6 +21,7 @@ import torch
 from isopool import _native, errors
 from isopool.functions import PickledFunction, PickledFunctions, program_main
 from isopool.options import PoolFields
+from isopool.program import own_modules, search_order
 from isopool.worker import payload, tasks
 from isopool.worker.log_settings import program_settings
 
@@ -140,7 +141,8 @@ class _Calls:
         # How many calls took a function along, up to what is enough.
         self._sent: tasks.RecentFunctions[int] = tasks.RecentFunctions()
         authkey = bytes(multiprocessing.process.current_process().authkey).hex()
-        runner = pool._create("tasks", "TaskRunner", (sys.argv, most_tasks, authkey, *initializer))
+        program = (sys.argv, search_order(), own_modules())
+        runner = pool._create("tasks", "TaskRunner", (*program, most_tasks, authkey, *initializer))
         self.run = runner.method("run")
         self.run_chunk = runner.method("run_chunk")
         _alive.add(self)

@@ -7,6 +7,8 @@ import sys
 import sysconfig
 import zipfile
 
+from isopool.worker.main_script import MAIN_NAMES
+
 
 def _has_modules(path: str) -> bool:
     """True for a folder, a zip file (a zipapp, for example) and a folder in one."""
@@ -27,5 +29,23 @@ def python_paths() -> list[str]:
     common = {os.path.realpath(path) for path in site.getsitepackages()}
     common |= {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
     common |= {os.path.join(path, "lib-dynload") for path in common}
-    folders = (os.path.realpath(path or os.getcwd()) for path in sys.path)
-    return [path for path in dict.fromkeys(folders) if path not in common and _has_modules(path)]
+    return [path for path in dict.fromkeys(search_order()) if path not in common and _has_modules(path)]
+
+
+def own_modules() -> dict[str, str]:
+    """The files of imported modules and packages of python_paths()."""
+    folders = {*python_paths()}
+    found = {}
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None)
+        if "." not in name and name not in MAIN_NAMES and isinstance(file, str):
+            file = os.path.realpath(file)
+            folder = os.path.dirname(file)
+            if (os.path.dirname(folder) if hasattr(module, "__path__") else folder) in folders:
+                found[name] = file
+    return found
+
+
+def search_order() -> list[str]:
+    """The paths on which this program looks for modules, in its order."""
+    return [os.path.realpath(path or os.getcwd()) for path in sys.path]

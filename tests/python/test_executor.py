@@ -784,6 +784,28 @@ def test_modules_of_a_zipapp_are_found(tmp_path: pathlib.Path) -> None:
     assert (ended.stdout, ended.stderr) == ("42\n", "")
 
 
+def test_a_module_of_the_scripts_folder_comes_before_an_installed_one(tmp_path: pathlib.Path) -> None:
+    # torch has imported tqdm in each worker; nothing has imported joblib there.
+    for name in ("tqdm", "joblib"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("def here():\n    return __file__\n")
+    (tmp_path / "script.py").write_text(
+        """
+import isopool, tqdm
+
+def look():
+    import joblib
+    return tqdm.here(), joblib.here()
+
+if __name__ == "__main__":
+    with isopool.Executor(1) as executor:
+        print(executor.submit(look).result() == look(), executor.submit(tqdm.here).result() == tqdm.here())
+"""
+    )
+    ended = subprocess.run([sys.executable, tmp_path / "script.py"], text=True, capture_output=True, timeout=PATIENCE)
+    assert ended.stdout == "True True\n", ended.stderr
+
+
 def test_what_initargs_may_be_is_said() -> None:
     with pytest.raises(RuntimeError, match="through inheritance") as raised:
         isopool.Executor(1, initializer=plain, initargs=(multiprocessing.Lock(),))

@@ -195,18 +195,43 @@ class _Surroundings:
         process.authkey, sys.modules["__main__"], sys.argv = self._own
 
 
+def _search_as(paths: list[str], modules: dict[str, str]) -> None:
+    """Has this worker find the modules of the program where the program finds them.
+
+    A module of the program's folder may have the name of an installed one, which may be imported here already. One with
+    a library of C stays: such a library can't be loaded twice.
+    """
+    ranks = {path: rank for rank, path in reversed([*enumerate(paths)])}
+    # It has all of them.
+    sys.path[:] = sorted(sys.path, key=lambda each: ranks.get(os.path.realpath(each), len(paths)))
+    for name, file in modules.items():
+        names = [each for each in sys.modules if each == name or each.startswith(name + ".")]
+        files = {each: getattr(sys.modules[each], "__file__", None) or "" for each in names}
+        if names and os.path.realpath(files[name]) != file and not any(each.endswith(".so") for each in files.values()):
+            for each in names:
+                del sys.modules[each]
+
+
 class TaskRunner:
     """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once.
 
-    arguments: the program's sys.argv. most_tasks: after so many the worker exits, instead of running another one; 0: no
-    limit. authkey: multiprocessing's key of the Executor's process, in hexadecimal.
+    arguments: the program's sys.argv. paths, modules: see search_order() and own_modules() of isopool.program.
+    most_tasks: after so many the worker exits, instead of running another one; 0: no limit. authkey: multiprocessing's
+    key of the Executor's process, in hexadecimal.
     """
 
     def __init__(
-        self, arguments: list[str], most_tasks: int, authkey: str, *initializer: str | torch.Tensor
+        self,
+        arguments: list[str],
+        paths: list[str],
+        modules: dict[str, str],
+        most_tasks: int,
+        authkey: str,
+        *initializer: str | torch.Tensor,
     ) -> None:
         self.isopool_model_name = "isopool.Executor"
         self._arguments = list(arguments)
+        self._search = list(paths), dict(modules)
         self._most_tasks = most_tasks
         self._authkey = bytes.fromhex(authkey)
         self._initializer = payload.owned(initializer)
@@ -218,12 +243,13 @@ class TaskRunner:
         self._functions: RecentFunctions[_Known] = RecentFunctions()
         self._main = Namespace(payload.read_global)
         self._surroundings = _Surroundings(self._authkey, self._main.module, self._arguments)
+        _search_as(*self._search)
 
-    def __getstate__(self) -> tuple[list[str], int, bytes, payload.Parts]:
-        return self._arguments, self._most_tasks, self._authkey, self._initializer
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._arguments, self._search, self._most_tasks, self._authkey, self._initializer
 
-    def __setstate__(self, state: tuple[list[str], int, bytes, payload.Parts]) -> None:
-        self._arguments, self._most_tasks, self._authkey, self._initializer = state
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._arguments, self._search, self._most_tasks, self._authkey, self._initializer = state
         self._prepare()
 
     def run(self, key: str, function: torch.Tensor | None, *arguments: str | torch.Tensor) -> Answer:
