@@ -246,7 +246,7 @@ def _table_of_pandas(frame: Any) -> Any:
 
 
 def _parquet(table: Any) -> bytes:
-    import pyarrow.parquet
+    import pyarrow.parquet  # type: ignore[import-untyped]
 
     file = io.BytesIO()
     pyarrow.parquet.write_table(table, file)

@@ -339,8 +339,8 @@ def owned(parts: Sequence[str | torch.Tensor]) -> Parts:
         if uses[place] == 1 or place == 0:
             return part.clone()
         if place not in copies:
-            copies[place] = storage.clone()
-        made: torch.Tensor = part.new_empty(0).set_(copies[place], part.storage_offset(), part.shape, part.stride())  # type: ignore[call-overload]
+            copies[place] = storage.clone()  # type: ignore[no-untyped-call]
+        made: torch.Tensor = part.new_empty(0).set_(copies[place], part.storage_offset(), part.shape, part.stride())
         return made
 
     return [part if isinstance(part, str) else copied(part) for part in parts]
