@@ -58,11 +58,19 @@ constexpr std::array<TableEnding, 8> kTables{{{".parquet", "parquet", false},
                                               {".tar", "tar", false}}};
 constexpr std::array<std::string_view, 4> kCompressions{".gz", ".zst", ".bz2", ".xz"};
 /// Of tables that are not read.
-constexpr std::array<std::string_view, 9> kOtherTables{".gz",    ".zst", ".bz2",  ".xz",     ".zip",
-                                                       ".arrow", ".orc", ".avro", ".feather"};
+constexpr std::array<std::string_view, 11> kOtherTables{
+    ".gz", ".zst", ".bz2", ".xz", ".lz4", ".tgz", ".zip", ".arrow", ".orc", ".avro", ".feather"};
+
+std::string inLowerCase(std::string text) {
+  for (char& each : text) {
+    if (each >= 'A' && each <= 'Z') each = static_cast<char>(each - 'A' + 'a');
+  }
+  return text;
+}
 
 /// "parquet", "jsonl", "csv", "tar"; empty: the file is one item.
-std::string kindOf(const std::string& path) {
+std::string kindOf(const std::string& named) {
+  const std::string path = inLowerCase(named);
   std::string name = path;
   for (const std::string_view each : kCompressions) {
     if (endsWith(name, each)) name.resize(name.size() - each.size());
@@ -107,15 +115,15 @@ std::vector<std::string> tablesIn(const std::string& folder) {
   return files;
 }
 
-/// One of the inputs that are named. `partition`: of the folders below the one that was named, if
-/// one of them is KEY=VALUE, a column of the file's rows.
+/// One of the inputs that are named. `partition`: its folders, if one of them is KEY=VALUE, a
+/// column of the file's rows.
 struct Named {
   std::string path;
   std::string partition = {};
 };
 
-std::string partitionOf(const std::string& file, const fs::path& top) {
-  const std::string folders = fs::path(file).parent_path().lexically_relative(top);
+std::string partitionOf(const std::string& file) {
+  const std::string folders = fs::path(absolutePath(file)).parent_path();
   return folders.find('=') == std::string::npos ? "" : folders;
 }
 
@@ -125,16 +133,14 @@ std::vector<Named> withoutFoldersOfTables(const std::vector<std::string>& inputs
   std::error_code error;
   for (const std::string& input : inputs) {
     std::vector<std::string> files;
-    fs::path top = input;
     if (fs::is_directory(input, error)) {
       files = tablesIn(input);
     } else if (!fs::exists(input, error) && input.find_first_of("*?[") != std::string::npos &&
                !kindOf(input).empty()) {
       files = matching(input);
-      top = fs::path(input.substr(0, input.find_first_of("*?["))).parent_path();
     }
-    for (const std::string& file : files) all.push_back({file, partitionOf(file, top)});
-    if (files.empty()) all.push_back({input});
+    if (files.empty()) files.push_back(input);
+    for (const std::string& file : files) all.push_back({file, partitionOf(file)});
   }
   return all;
 }
@@ -145,8 +151,9 @@ void refuseTables(const std::vector<Named>& inputs) {
     std::string why;
     if (!kindOf(input.path).empty()) {
       why = "is a table, and not all inputs are of its kind: give them in jobs of their own";
-    } else if (std::any_of(kOtherTables.begin(), kOtherTables.end(),
-                           [&](std::string_view ending) { return endsWith(input.path, ending); })) {
+    } else if (std::any_of(kOtherTables.begin(), kOtherTables.end(), [&](std::string_view ending) {
+                 return endsWith(inLowerCase(input.path), ending);
+               })) {
       why = "is of a kind whose rows are not read: convert it to Parquet or JSON lines";
     }
     if (why.empty()) continue;

@@ -162,9 +162,10 @@ class Run {
       }
       if (!known.empty() && known != fingerprint && !job_.force && hasResults()) {
         throw BatchRefused("output: " + job_.output + " holds a run that differs in the " +
-                           changes(known, fingerprint) + hintOfUpdate(known, fingerprint) +
-                           ": name another folder, or start anew with --force (BatchJob::force), "
-                           "which removes its results");
+                           changes(known, fingerprint) + ": name another folder, " +
+                           hintOfUpdate(known, fingerprint) +
+                           "or start anew with --force (BatchJob::force), which removes its "
+                           "results");
       }
       if (known != fingerprint) planAnew(planner, summary, known, fingerprint);
       if (!job_.schema.empty() && !folder_.hasSchema()) {
@@ -194,7 +195,7 @@ class Run {
 
   static std::string hintOfUpdate(const std::string& known, const std::string& fingerprint) {
     if (changes(known, fingerprint) != "input") return {};
-    return ": do what is new or has changed with --update (BatchJob::update)";
+    return "do what is new or has changed with --update (BatchJob::update), ";
   }
 
   /// Adds to the plan what is new or has changed in the inputs.

@@ -107,6 +107,8 @@ def batch(
 
     Raises BatchRefused if the job is wrong, the model can't be loaded, or the folder holds another job or is in use.
     """
+    if update and _table_of(inputs) is not None:
+        raise BatchRefused("update is for files: give the new rows of the data frame in a job of their own")
     folder = os.fspath(output)
     stored = _StoredObjects(folder)
     job = {
@@ -222,9 +224,18 @@ def _table_of(inputs: Any) -> Any:
     if package == "pandas" and kind == "DataFrame":
         return _table_of_pandas(inputs)
     if package == "polars" and kind == "DataFrame":
+        for name, each in inputs.schema.items():
+            if "Object" in str(each):
+                raise TypeError(f"the data frame's column {name!r} has Python objects (Object): a table can't have them")
         return inputs.to_arrow()
+    if package == "pandas" and kind == "Series":
+        raise TypeError("inputs of type Series, whose items are found by labels: give what its to_frame() returns")
     if package == "polars" and kind == "LazyFrame":
         raise TypeError("inputs of type LazyFrame: give what its collect() returns")
+    if package == "pyarrow" and kind == "RecordBatch":
+        import pyarrow
+
+        return pyarrow.Table.from_batches([inputs])
     if package == "pyarrow" and kind == "Table":
         return inputs
     return None
@@ -239,7 +250,7 @@ def _table_of_pandas(frame: Any) -> Any:
     table = pyarrow.Table.from_pandas(frame)
     # It makes NaN null.
     for place, (name, kind) in enumerate(frame.dtypes.items()):
-        if getattr(kind, "kind", "") == "f" and kind.type.__module__ == "numpy":
+        if type(kind).__module__.partition(".")[0] == "numpy" and kind.kind == "f":
             numbers = pyarrow.array(frame.iloc[:, place].to_numpy(), from_pandas=False)
             table = table.set_column(place, name, numbers)
     return table.replace_schema_metadata(None)

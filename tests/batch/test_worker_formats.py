@@ -296,18 +296,48 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(
     assert str(folder / name) in str(caught.value)
 
 
+@pytest.mark.parametrize("ending", [".xz", ".bz2", ".gz"])
+def test_what_lies_behind_a_compressed_stream_is_read_or_refused(folder: Folder, ending: str) -> None:
+    one, two = (COMPRESSIONS[ending](b'{"n": %d}\n' % number) for number in (1, 2))
+    name = f"in.jsonl{ending.upper() if ending == '.xz' else ending}"
+
+    def items(contents: bytes) -> list[Any]:
+        (folder / name).write_bytes(contents)
+        return [item for _, item in everything(of_input(folder, "jsonl", [str(folder / name)]), 10)]
+
+    assert items(one + two) == [{"n": 1}, {"n": 2}]
+    if ending != ".bz2":
+        assert items(one + bytes(8) + two + bytes(4)) == [{"n": 1}, {"n": 2}]
+    for damaged in (one + b"garbage", one + b"\xff" + two[1:], one + two[:-1]):
+        with pytest.raises(ValueError, match="can't be read"):
+            items(damaged)
+
+
+def test_a_column_alone_has_empty_lines_as_empty_fields_and_spreadsheets_name_the_delimiter(folder: Folder) -> None:
+    for text, wanted in (
+        ("a\n1\n\n2\n", [{"a": "1"}, {"a": ""}, {"a": "2"}]),
+        ("sep=;\r\na;b,c\r\n1;2\r\n", [{"a": "1", "b,c": "2"}]),
+        ("\ufeffsep=|\na|b\n1|2\n\n", [{"a": "1", "b": "2"}]),
+    ):
+        (folder / "in.csv").write_bytes(text.encode())
+        job = of_input(folder, "csv", [str(folder / "in.csv")])
+        assert [item for _, item in everything(job, 2)] == wanted
+
+
 def test_json_files_of_lines_are_json_lines(folder: Folder) -> None:
     (folder / "in.json").write_text('\n{"a": 1}\n{"a": 2}\n')
     job = of_input(folder, "jsonl", [str(folder / "in.json"), folder.jsonl([3], "more.jsonl")])
     assert [item for _, item in everything(job, 10)] == [{"a": 1}, {"a": 2}, 3]
 
 
-@pytest.mark.parametrize("damage", ["joined", "header", "twice", "link"])
+@pytest.mark.parametrize("damage", ["joined", "header", "twice", "link", "apart"])
 def test_a_tar_file_whose_members_would_be_lost_is_refused(folder: Folder, damage: str) -> None:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
         for name in ("1.a", "1.b", "2.a", "2.a" if damage == "twice" else "2.b"):
             tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+        if damage == "apart":
+            tar.addfile(tarfile.TarInfo("1.c"), io.BytesIO())
         if damage == "link":
             link = tarfile.TarInfo("3.a")
             link.type, link.linkname = tarfile.SYMTYPE, "1.a"

@@ -215,6 +215,19 @@ def test_a_file_whose_ids_would_change_is_refused(folder: Folder) -> None:
         driver.plan(of_input(folder, "jsonl", [first, folder.jsonl([{"n": 2}], "b/x.jsonl")]))
 
 
+def test_a_file_that_another_one_of_its_name_replaces_has_no_result_any_more(folder: Folder) -> None:
+    (folder / "a").mkdir()
+    (folder / "b").mkdir()
+    driver = Driver(random.Random(0))
+    job = of_input(folder, "jsonl", [folder.jsonl([{"n": 1}, {"n": 2}], "a/x.jsonl")])
+    driver.plan(job)
+    driver.run(job, 1, 0)
+    job = of_input(folder, "jsonl", [folder.jsonl([{"n": 3}], "b/x.jsonl")])
+    driver.plan(job)
+    driver.run(job, 1, 0)
+    assert driver.results() == {"x.jsonl:0": '{"n": 3}'}
+
+
 def test_a_touched_text_is_compared_and_a_touched_table_is_done_again(folder: Folder) -> None:
     for name in ("jsonl", "parquet"):
         inputs = Inputs(folder / name, name, random.Random(1))

@@ -124,10 +124,22 @@ def test_the_rows_of_a_data_frame_are_items(tmp_path: pathlib.Path, library: str
     assert rows_of(tmp_path / "out") == {f"table.parquet:{n}": wanted[n] for n in range(30)}
     again = isopool.batch(described, frame, tmp_path / "out", **pickled)
     assert (again.progress.done, again.progress.done_now) == (30, 0)
+    with pytest.raises(isopool.BatchRefused, match="update is for files"):
+        isopool.batch(described, frame, tmp_path / "out", update=True, **pickled)
+    if library == "pyarrow":
+        isopool.batch(described, frame.to_batches()[0], tmp_path / "out3", **pickled)
+        assert rows_of(tmp_path / "out3") == rows_of(tmp_path / "out")
     if library == "pandas":
+        nullable = frame.assign(x=frame["x"].astype("Float64"))
+        isopool.batch(described, nullable, tmp_path / "out3", **pickled)
+        assert rows_of(tmp_path / "out3")["table.parquet:0"] == "(0, None, 'a')"
+        with pytest.raises(TypeError, match="Series"):
+            isopool.batch(described, frame["n"], tmp_path / "out2", **pickled)
         with pytest.raises(TypeError, match="column 0 is not named by a text"):
             isopool.batch(described, table.DataFrame([[1, 2]]), tmp_path / "out2", **pickled)
     if library == "polars":
+        with pytest.raises(TypeError, match="Python objects"):
+            isopool.batch(described, table.DataFrame({"o": [object()]}), tmp_path / "out2", **pickled)
         with pytest.raises(TypeError, match="LazyFrame: give what its collect"):
             isopool.batch(described, frame.lazy(), tmp_path / "out2", **pickled)
 

@@ -14,6 +14,7 @@ from isopool_batch.streams import without_compression
 Record = tuple[bytes, Any]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([^\r\n])\r?\n")
 _PROBE = 4096
 _BLOCK = 1 << 20
 # A fault closer to the end of what was read may be a token of JSON that is cut off there.
@@ -145,8 +146,9 @@ class JsonArray:
 class Csv:
     """RFC 4180 with a header, in UTF-8. An item is a dict of texts: nothing that a type would lose is lost.
 
-    The delimiter of .csv is that of comma, semicolon, tab and bar by which the header has the most names. A record that
-    is blank is no item.
+    The delimiter of .csv is that of comma, semicolon, tab and bar by which the header has the most names; or a first line
+    of spreadsheet programs tells it ("sep=;"). A blank record is no item, but for a file of one column: there it is a row
+    with an empty field, as programs write one without a value.
     """
 
     def __init__(self, path: str, delimiters: str) -> None:
@@ -156,15 +158,19 @@ class Csv:
         self._names: list[str] = []
 
     def begin(self, file: BinaryIO) -> int:
+        file.seek(0)
+        first = file.readline()
+        told = _SEPARATOR.fullmatch(first)
+        before = len(first) if told else 0
         best: list[str] = []
         place, wrong = 0, None
-        for delimiter in self._delimiters:
-            file.seek(0)
+        for delimiter in told[1].decode("latin-1") if told else self._delimiters:
+            file.seek(before)
             names, end = self._header(file, delimiter)
             if isinstance(names, csv.Error):
                 wrong = names
             elif len(names) > len(best):
-                self._delimiter, best, place = delimiter, names, end
+                self._delimiter, best, place = delimiter, names, before + end
         if not best:
             raise ValueError(f"{self._path} has no header that names the columns: {wrong or 'it is empty'}")
         for name in best:
@@ -176,7 +182,8 @@ class Csv:
         return place
 
     def cut(self, file: BinaryIO) -> Iterator[Record]:
-        return self._records(file, self._delimiter)
+        for raw, value in self._records(file, self._delimiter):
+            yield raw, [""] if value is None and len(self._names) == 1 else value
 
     def item(self, value: Any) -> dict[str, str]:
         if isinstance(value, csv.Error):

@@ -77,8 +77,14 @@ class Tables:
         for group in groups(known):
             files.setdefault(group.ref.get("path") or earlier.paths[group.ref["file"]], []).append(group)
         stay = set()
+        names = set(self._labels)
         for path, its in files.items():
             number = places.get(path)
+            if number is None and its[0].ref["label"] in names:
+                # Another file has its name now, so its items' IDs.
+                for group in its:
+                    growth.drop_group(group)
+                continue
             if number is None:
                 growth.removed.append(its[0].ref["label"])
                 for group in its:

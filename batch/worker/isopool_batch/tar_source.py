@@ -104,7 +104,14 @@ def _places(path: str) -> Iterator[int]:
         with opened(path) as file:
             try:
                 tar = tarfile.TarFile(fileobj=file)
-                for _, members in _groups(tar, path):
+                seen: set[str] = set()
+                for key, members in _groups(tar, path):
+                    if key in seen:
+                        raise ValueError(
+                            f"{path} has members of {key} at two places, which would be two items: write them one after the "
+                            "other (tar --sort=name)"
+                        )
+                    seen.add(key)
                     yield next(iter(members.values())).offset
                 _require_end(file, tar.offset, path)  # type: ignore[attr-defined]
             except tarfile.TarError as error:
