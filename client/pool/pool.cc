@@ -299,7 +299,11 @@ void Pool::awaitPlace(Waiter& waiter, const Deadline& deadline, CancellationToke
     const auto look = Clock::now() + kLongestSleep;
     waiter.wake.wait_until(lock, deadline ? std::min(*deadline, look) : look);
     checkLocked();
-    if (cancellation != nullptr && isTakenBack(*cancellation, lock)) throw cancelledCall();
+    if (cancellation != nullptr && !waiter.slot) {
+      waiter.away = true;
+      if (isTakenBack(*cancellation, lock)) throw cancelledCall();
+      waiter.away = false;
+    }
     if (!waiter.slot) serveWaitersLocked();
     if (!waiter.slot) lookAtHeld(lock);
   }
@@ -350,11 +354,14 @@ void Pool::serveMigrationsLocked() {
 
 void Pool::serveWaitersLocked() {
   serveMigrationsLocked();
-  while (!waiters_.empty()) {
-    auto slot = pickLocked(nullptr, waiters_.front()->configured);
+  while (true) {
+    const auto next = std::find_if(waiters_.begin(), waiters_.end(),
+                                   [](const Waiter* each) { return !each->away; });
+    if (next == waiters_.end()) break;
+    Waiter* waiter = *next;
+    auto slot = pickLocked(nullptr, waiter->configured);
     if (!slot) break;
-    Waiter* waiter = waiters_.front();
-    waiters_.pop_front();
+    waiters_.erase(next);
     takeLocked(*slot);
     lastHandOver_ = Clock::now();
     waiter->slot = std::move(slot);

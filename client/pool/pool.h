@@ -269,6 +269,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     base::Condition wake;
     std::shared_ptr<WorkerSlot> slot;
     const WorkerLink* configured = nullptr;  ///< by the waiting thread; null: none
+    /// A function of the program runs on the waiting thread, and may call: it gets no place now.
+    bool away = false;
   };
 
   /// Holds the mutex while something ends for which a drain waits. The destructor releases the

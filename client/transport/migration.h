@@ -45,6 +45,12 @@ class Migration {
     nextLook_ = kNever;
     if (std::exchange(asked_, false)) endSearch();
   }
+  /// The place that is reserved, if one is, is free again, and the next findPlace() begins another
+  /// search. Before a function of the program runs on this thread: a call that it makes may need
+  /// that place.
+  void pause() {
+    if (std::exchange(asked_, false)) endSearch();
+  }
   /// The request has ended, or was taken back. Ends the search unless the call has left.
   void requestEnded() {
     if (!left_) stay();

@@ -74,6 +74,9 @@ WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& dea
     const uint32_t signal = request.signal.load(std::memory_order_acquire);
     const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
     if (outcome != RequestOutcome::kPending) return ended(outcome, /*abandoned=*/false);
+    if (migration != nullptr && cancellation != nullptr && cancellation->looks()) {
+      migration->pause();
+    }
     const bool stopped = cancellation != nullptr && cancellation->stops();
     const bool past =
         stopped || isPast(deadline) || runTimeIsOver(request) || timeIsOver(request.sequence);

@@ -20,7 +20,7 @@ import pydantic
 import torch
 
 Encode = Callable[[list[str]], Awaitable[torch.Tensor]]
-SECONDS = 10.0  # for a request, in the pool
+SECONDS = 30.0  # for a request, in the pool
 
 
 class Texts(pydantic.BaseModel):

@@ -83,7 +83,10 @@ async def answers(port: int, kill: bool) -> tuple[list[list[float] | None], floa
         async def one(text: str) -> list[float] | None:
             async with limit:
                 answer = await client.post("/embed", json={"texts": [text]})
-                return answer.json()["vectors"][0] if answer.status_code == 200 else None
+                if answer.status_code == 200:
+                    return answer.json()["vectors"][0]
+                print(f"failed: {answer.text}", file=sys.stderr)
+                return None
 
         begin = time.monotonic()
         calls = [asyncio.create_task(one(text)) for text in TEXTS]

@@ -97,6 +97,30 @@ TEST(Interrupted, MayUseTheLibrary) {
   EXPECT_EQ(pool.subject().number("identity", {7}), 7);
 }
 
+TEST(Interrupted, MayCallWhileItsCallWaitsInLine) {
+  OwnPool pool(1);
+  const ReplicatedObj& object = pool.subject().object();
+  std::optional<RunningCall> running(object);
+  std::atomic<bool> begun{false};
+  int64_t sum = 0;
+  std::thread waiting([&] {
+    // One waits behind the running call, this one in line.
+    const PendingCall behind = object.callAsync({"identity", 1});
+    EXPECT_EQ(object
+                  .call({"identity", 1}, {}, stoppedBy([&] {
+                          if (!begun.exchange(true)) sum += object({"identity", 1}).toInt();
+                          return false;
+                        }))
+                  .toInt(),
+              1);
+    EXPECT_EQ(behind.get().toInt(), 1);
+  });
+  while (!begun) std::this_thread::yield();
+  running.reset();
+  waiting.join();
+  EXPECT_EQ(sum, 1);
+}
+
 TEST(Interrupted, MayEndItsThread) {
   OwnPool pool(1);
   const Gate gate;

@@ -16,6 +16,7 @@ def run(*command: object) -> str:
         list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=280
     )
     assert result.returncode == 0, f"{command}:\n{result.stdout}\n{result.stderr}"
+    print(result.stderr)
     return result.stdout
 
 
