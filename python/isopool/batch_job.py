@@ -233,7 +233,7 @@ def _table_of(inputs: Any) -> Any:
     if package == "polars" and kind == "LazyFrame":
         raise TypeError("inputs of type LazyFrame: give what its collect() returns")
     if package == "pyarrow" and kind == "RecordBatch":
-        import pyarrow
+        import pyarrow  # type: ignore[import-untyped]
 
         return pyarrow.Table.from_batches([inputs])
     if package == "pyarrow" and kind == "Table":
@@ -242,7 +242,7 @@ def _table_of(inputs: Any) -> Any:
 
 
 def _table_of_pandas(frame: Any) -> Any:
-    import pyarrow  # type: ignore[import-untyped]
+    import pyarrow
 
     for name in frame.columns:
         if not isinstance(name, str):
