@@ -45,6 +45,13 @@ std::string factOf(Database& database, const std::string& key, const char* other
   return row.step() ? row.text(0) : otherwise;
 }
 
+// -1: there are no chunks.
+int64_t lastNumber(Database& database) {
+  Statement last(database, "SELECT coalesce(max(number), -1) FROM chunks");
+  last.step();
+  return last.number(0);
+}
+
 QuarantinedItem itemOf(const Statement& row) {
   QuarantinedItem item;
   item.chunk = row.number(0);
@@ -128,10 +135,7 @@ void Journal::writePlan(const std::function<std::optional<PlannedChunk>()>& next
 void Journal::forgetPlan() {
   const base::MutexLock lock(mutex_);
   Transaction transaction(database_);
-  Statement last(database_, "SELECT coalesce(max(number), -1) FROM chunks");
-  last.step();
-  const int64_t end = last.number(0) + 1;
-  last.step();
+  const int64_t end = lastNumber(database_) + 1;
   database_.execute("DELETE FROM chunks; DELETE FROM quarantine; DELETE FROM job;");
   insertFact(database_, kRemovedBelow, std::to_string(end));
   crashPoint("before-forget-commit");
@@ -147,10 +151,7 @@ int64_t Journal::removedBelow() {
 void Journal::planQuarantineAgain(uint32_t shards, const Facts& facts) {
   const base::MutexLock lock(mutex_);
   Transaction transaction(database_);
-  Statement last(database_, "SELECT coalesce(max(number), -1) FROM chunks");
-  last.step();
-  int64_t number = last.number(0);
-  last.step();
+  int64_t number = lastNumber(database_);
   const std::vector<QuarantinedItem> items = quarantinedOf(database_, {});
   Statement insert(database_, kInsertChunk);
   for (size_t begin = 0; begin < items.size();) {
@@ -193,10 +194,7 @@ void Journal::grow(const PlanGrowth& growth,
                    const std::function<std::optional<PlannedChunk>()>& next, const Facts& facts) {
   const base::MutexLock lock(mutex_);
   Transaction transaction(database_);
-  Statement last(database_, "SELECT coalesce(max(number), -1) FROM chunks");
-  last.step();
-  int64_t number = last.number(0);
-  last.step();
+  int64_t number = lastNumber(database_);
   base::Json dropped = base::Json::parse(factOf(database_, kDropped, "[]"));
   // Of a group of chunks with one reference, the first one counts the items.
   Statement fewer(database_,

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -17,6 +18,7 @@
 #include "batch/runner/job_text.h"
 #include "batch/runner/output_folder.h"
 #include "batch/runner/planned_jobs.h"
+#include "batch/runner/planner.h"
 #include "batch/runner/worker_modules.h"
 
 namespace isopool::batch {
@@ -89,7 +91,7 @@ void runInline(const std::string& output, const std::string& id, const std::stri
              {"skip", base::Json::array()},
              {"ref", base::Json::parse(planned.reference)}};
     item = found->item;
-    input = journal.fact("input");
+    input = journal.fact(kInputFact);
   }
   job.output = output;
   const std::string text = withPlannedInput(workerJob(job), input);
@@ -98,32 +100,29 @@ void runInline(const std::string& output, const std::string& id, const std::stri
 }
 
 void verify(const std::string& output, const std::string& python) {
-  BatchJob job;
+  const std::vector<PlannedJob> planned = plannedJobs(output);
+  BatchJob job = jobOf(planned.front().job);
+  job.output = output;
+  const std::string text = workerJob(job);
+  const bool parquet = isParquet(text);
   base::Json chunks = base::Json::array();
   base::Json problems = base::Json::array();
   std::string input;
-  const std::vector<PlannedJob> planned = plannedJobs(output);
-  for (const auto& [file, text] : planned) {
-    auto journal = Journal::existing(file);
-    job = jobOf(text);
-    job.output = output;
-    input = journal.fact("input");
-    const bool parquet = formatOf(job) == BatchFormat::kParquet;
+  for (const PlannedJob& shard : planned) {
+    auto journal = Journal::existing(shard.journal);
+    input = journal.fact(kInputFact);
     for (const KnownChunk& each : journal.known()) {
-      chunks.push_back({{"number", each.number},
-                        {"part", OutputFolder::partName(each.number, parquet)},
-                        {"done", each.done},
-                        {"rows", each.rows},
-                        {"bytes", each.bytes},
-                        {"ref", base::Json::parse(each.reference)},
-                        {"failed", each.failed}});
+      base::Json chunk = knownJson(each);
+      chunk["part"] = OutputFolder::partName(each.number, parquet);
+      chunk["rows"] = each.rows;
+      chunk["bytes"] = each.bytes;
+      chunks.push_back(std::move(chunk));
     }
   }
   if (planned.size() != job.shards) {
     problems.push_back(std::to_string(job.shards - planned.size()) + " of " +
                        std::to_string(job.shards) + " shards have not begun");
   }
-  const std::string text = workerJob(job);
   const std::string folder = writeModules();
   const std::string state = folder + "/state.json";
   std::ofstream(state) << base::jsonText({{"chunks", chunks}, {"problems", problems}});

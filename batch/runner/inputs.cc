@@ -73,10 +73,10 @@ std::string kindOf(const std::string& named) {
   const std::string path = inLowerCase(named);
   std::string name = path;
   for (const std::string_view each : kCompressions) {
-    if (endsWith(name, each)) name.resize(name.size() - each.size());
+    if (name.ends_with(each)) name.resize(name.size() - each.size());
   }
   for (const TableEnding& each : kTables) {
-    if (endsWith(each.compressible ? name : path, each.ending)) return each.kind;
+    if ((each.compressible ? name : path).ends_with(each.ending)) return each.kind;
   }
   return {};
 }
@@ -115,16 +115,19 @@ std::vector<std::string> tablesIn(const std::string& folder) {
   return files;
 }
 
-/// One of the inputs that are named. `partition`: its folders, if one of them is KEY=VALUE, a
-/// column of the file's rows.
+/// One of the inputs that are named. `partition`: those of its folders that are KEY=VALUE, columns
+/// of the file's rows: "year=2026/month=11".
 struct Named {
   std::string path;
   std::string partition = {};
 };
 
 std::string partitionOf(const std::string& file) {
-  const std::string folders = fs::path(absolutePath(file)).parent_path();
-  return folders.find('=') == std::string::npos ? "" : folders;
+  fs::path columns;
+  for (const fs::path& folder : fs::path(absolutePath(file)).parent_path()) {
+    if (folder.native().find('=') != std::string::npos) columns /= folder;
+  }
+  return columns;
 }
 
 /// Patterns and folders of tables as their files; all other inputs as they are.
@@ -152,7 +155,7 @@ void refuseTables(const std::vector<Named>& inputs) {
     if (!kindOf(input.path).empty()) {
       why = "is a table, and not all inputs are of its kind: give them in jobs of their own";
     } else if (std::any_of(kOtherTables.begin(), kOtherTables.end(), [&](std::string_view ending) {
-                 return endsWith(inLowerCase(input.path), ending);
+                 return inLowerCase(input.path).ends_with(ending);
                })) {
       why = "is of a kind whose rows are not read: convert it to Parquet or JSON lines";
     }
@@ -192,7 +195,7 @@ Json inputJson(const BatchJob& job) {
               {"path", existingFile(parts->first, "input")},
               {"name", parts->second}};
     }
-    if (endsWith(inputs.front().path, ".pkl")) {
+    if (inputs.front().path.ends_with(".pkl")) {
       return {{"kind", "dataset"}, {"pickle", existingFile(inputs.front().path, "input")}};
     }
   }

@@ -80,12 +80,12 @@ ModelSource modelSource(const std::string& text) {
     if (parts->second.empty()) throw BatchRefused("model: no name after the colon of " + text);
     return {ModelSource::Kind::kFile, existingFile(parts->first, "model"), parts->second};
   }
-  if (endsWith(text, ".pkl") && text.find(':') == std::string::npos) {
+  if (text.ends_with(".pkl") && text.find(':') == std::string::npos) {
     return {ModelSource::Kind::kPickle, existingFile(text, "model"), {}};
   }
   std::error_code error;
   if (fs::is_regular_file(text, error)) {
-    if (endsWith(text, ".py")) {
+    if (text.ends_with(".py")) {
       throw BatchRefused("model: name the function or class of " + text + ", as in " + text +
                          ":embed");
     }
@@ -100,9 +100,8 @@ ModelSource modelSource(const std::string& text) {
   return {ModelSource::Kind::kStored, existingFile(text.substr(0, colon), "model"), name};
 }
 
-BatchFormat formatOf(const BatchJob& job) {
-  if (job.format != BatchFormat::kAsInput) return job.format;
-  return inputJson(job)["kind"] == "jsonl" ? BatchFormat::kJsonLines : BatchFormat::kParquet;
+bool isParquet(const std::string& workerJob) {
+  return Json::parse(workerJob).at("format") == nameOf(kFormats, BatchFormat::kParquet);
 }
 
 std::string workerJob(const BatchJob& job) {
@@ -131,15 +130,19 @@ std::string workerJob(const BatchJob& job) {
   if (job.maxFailureShare && (*job.maxFailureShare < 0 || *job.maxFailureShare > 1)) {
     throw BatchRefused("maxFailureShare: must be between 0 and 1");
   }
+  const Json input = inputJson(job);
+  const BatchFormat asInput =
+      input["kind"] == "jsonl" ? BatchFormat::kJsonLines : BatchFormat::kParquet;
+  const BatchFormat format = job.format == BatchFormat::kAsInput ? asInput : job.format;
   return base::jsonText({{"model", modelJson(modelSource(job.model))},
-                         {"input", inputJson(job)},
+                         {"input", input},
                          {"preprocess", pythonFunction(job.preprocess, "preprocess")},
                          {"postprocess", pythonFunction(job.postprocess, "postprocess")},
                          {"column", job.column},
                          {"batch_size", job.batchSize},
                          {"collate", nameOf(kCollations, job.collation)},
                          {"output", absolutePath(job.output)},
-                         {"format", nameOf(kFormats, formatOf(job))},
+                         {"format", nameOf(kFormats, format)},
                          {"schema", schemaSource(job.schema)},
                          {"driver", ::getpid()}});
 }

@@ -26,8 +26,10 @@ ModelSource modelSource(const std::string& text);
 /// The job as the workers read it (batch/worker/isopool_batch/job.py), with absolute paths. Throws
 /// BatchRefused, which names the wrong member and what is right.
 std::string workerJob(const BatchJob& job);
-/// The format of the results that the job has, once its inputs are known.
-BatchFormat formatOf(const BatchJob& job);
+/// The format of the results of such a job: Parquet, or JSON lines.
+bool isParquet(const std::string& workerJob);
+/// The journal's fact that has the inputs of the plan, in the form of workerJob().
+inline constexpr const char* kInputFact = "input";
 
 /// All members of the job but `output`, `update` and `force`, for the journal: what retryBatch()
 /// needs. Paths are absolute. Of `pool`: storedPool().

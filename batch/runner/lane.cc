@@ -69,7 +69,7 @@ Lane::Lane(const BatchJob& job, const std::string& workerJob, const StoredModel&
       worker_(worker),
       journal_(journal),
       shared_(shared),
-      parquet_(formatOf(job) == BatchFormat::kParquet),
+      parquet_(isParquet(workerJob)),
       itemsOfCall_(std::max<uint32_t>(job.batchSize, 1) *
                    (job.collation == BatchCollation::kBucket ? kBatchesPerBucket : 1)),
       pace_(stepFor(job)) {}

@@ -9,10 +9,6 @@ namespace isopool::batch {
 
 namespace fs = std::filesystem;
 
-bool endsWith(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 std::string absolutePath(const std::string& path) { return fs::absolute(path).lexically_normal(); }
 
 std::string existingFile(const std::string& path, const std::string& member) {
@@ -25,7 +21,7 @@ std::string existingFile(const std::string& path, const std::string& member) {
 
 std::optional<std::pair<std::string, std::string>> pythonName(const std::string& text) {
   const size_t colon = text.rfind(":");
-  if (colon == std::string::npos || !endsWith(text.substr(0, colon), ".py")) return std::nullopt;
+  if (colon == std::string::npos || !text.substr(0, colon).ends_with(".py")) return std::nullopt;
   return {{text.substr(0, colon), text.substr(colon + 1)}};
 }
 

@@ -3,12 +3,9 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace isopool::batch {
-
-bool endsWith(const std::string& text, std::string_view end);
 
 /// Without "." and "..".
 std::string absolutePath(const std::string& path);

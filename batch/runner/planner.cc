@@ -24,6 +24,13 @@ Json answerOf(const Obj& method, const std::vector<at::IValue>& arguments) {
 
 }  // namespace
 
+Json knownJson(const KnownChunk& chunk) {
+  return {{"number", chunk.number},
+          {"done", chunk.done},
+          {"ref", Json::parse(chunk.reference)},
+          {"failed", chunk.failed}};
+}
+
 CallOptions Planner::patience() {
   CallOptions options;
   options.deadline = kPatience;
@@ -58,12 +65,7 @@ Json Planner::grow(const std::string& before, const std::vector<KnownChunk>& kno
   for (size_t begin = 0; begin < known.size(); begin += kChunksPerAnswer) {
     const size_t end = std::min(known.size(), begin + kChunksPerAnswer);
     Json chunks = Json::array();
-    for (size_t i = begin; i < end; ++i) {
-      chunks.push_back({{"number", known[i].number},
-                        {"done", known[i].done},
-                        {"ref", Json::parse(known[i].reference)},
-                        {"failed", known[i].failed}});
-    }
+    for (size_t i = begin; i < end; ++i) chunks.push_back(knownJson(known[i]));
     const Obj none = know.call({at::IValue(base::jsonText(chunks))}, {}, patience());
   }
   Json answer = answerOf(planner_.attr("grow"), {at::IValue(before)});

@@ -13,6 +13,9 @@
 
 namespace isopool::batch {
 
+/// As the worker reads it: isopool_batch.growth.Known.
+base::Json knownJson(const KnownChunk& chunk);
+
 /// What a worker says of the inputs: batch/worker/isopool_batch/planner.py. Used by one thread; the
 /// session must live longer. Members throw RemoteError, which has the reason, and WorkerLost.
 class Planner {

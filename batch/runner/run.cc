@@ -40,8 +40,6 @@ constexpr auto kTick = std::chrono::milliseconds(100);
 /// A pool whose supervisor is killed is made again so often while no item is completed.
 constexpr int kPoolLosses = 5;
 constexpr const char* kCalls = "isopool_batch.calls";
-/// The fact that has the inputs of the plan, as workers read them.
-constexpr const char* kInput = "input";
 
 enum class Task { kRun, kRetry };
 
@@ -84,6 +82,7 @@ class Run {
       : job_(std::move(job)),
         control_(control),
         workerJob_(workerJob(job_)),
+        parquet_(isParquet(workerJob_)),
         folder_(job_.output, job_.shard, job_.shards),
         journal_(folder_.journal()) {}
 
@@ -94,7 +93,7 @@ class Run {
     folder_.removeIncompleteParts();
     checkParts();
     SharedState shared(journal_, {job_.maxFailures, job_.maxFailureShare}, control_,
-                       isParquet() && !folder_.hasSchema());
+                       parquet_ && !folder_.hasSchema());
     shared_ = &shared;
     work();
     if (const std::exception_ptr error = shared.error()) {
@@ -182,11 +181,9 @@ class Run {
     }
   }
 
-  bool isParquet() const { return formatOf(job_) == BatchFormat::kParquet; }
-
   /// Parts that come have the types of those that exist.
   void requireSchema() {
-    if (!isParquet() || folder_.hasSchema() || journal_.doneParts().empty()) return;
+    if (!parquet_ || folder_.hasSchema() || journal_.doneParts().empty()) return;
     throw BatchRefused(
         "output: " + job_.output +
         " has parts, but its file __job__/schema.json is gone: name another folder, or "
@@ -207,7 +204,7 @@ class Run {
                          ", and --update (BatchJob::update) is for other inputs only: name another "
                          "folder, or start anew with --force (BatchJob::force)");
     }
-    const std::string before = journal_.fact(kInput);
+    const std::string before = journal_.fact(kInputFact);
     if (before.empty()) {
       throw BatchRefused("output: the run in " + job_.output +
                          " is of an earlier version, which did not keep what --update needs");
@@ -227,7 +224,7 @@ class Run {
   Facts factsOfPlan(const Json& summary, const std::string& fingerprint) const {
     return {{"fingerprint", fingerprint},
             {"job", base::jsonText(storedJob(job_))},
-            {kInput, base::jsonText(Json::parse(workerJob_).at("input"))},
+            {kInputFact, base::jsonText(Json::parse(workerJob_).at("input"))},
             {"items_of_all_shards", std::to_string(summary.at("items").get<uint64_t>())}};
   }
 
@@ -266,7 +263,7 @@ class Run {
 
   void removeDropped() {
     const std::vector<int64_t> dropped = journal_.dropped();
-    for (const int64_t chunk : dropped) folder_.removeResultsOf(chunk, isParquet());
+    for (const int64_t chunk : dropped) folder_.removeResultsOf(chunk, parquet_);
     if (!dropped.empty()) journal_.forgetDropped();
   }
 
@@ -282,7 +279,7 @@ class Run {
   }
 
   std::filesystem::path pathOf(const DonePart& part) const {
-    return folder_.path() / OutputFolder::partName(part.chunk, isParquet());
+    return folder_.path() / OutputFolder::partName(part.chunk, parquet_);
   }
 
   /// Readers of the folder would count it.
@@ -495,6 +492,7 @@ class Run {
   const BatchJob job_;
   const BatchControl& control_;
   const std::string workerJob_;
+  const bool parquet_;
   const OutputFolder folder_;
   Journal journal_;
   std::unique_ptr<InterpreterManager> manager_;

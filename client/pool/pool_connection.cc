@@ -145,8 +145,7 @@ void Pool::lookForConnection(const Deadline& deadline, CancellationToken* cancel
                              base::MutexLock& lock) {
   if (isPast(deadline)) {
     throw DeadlineExceeded(
-        "the deadline passed before the manager was attached to a supervisor "
-        "again: " +
+        "the deadline passed before the manager was attached to a supervisor again: " +
             (lost_.empty() ? refusal_ : lost_),
         /*started=*/false);
   }

@@ -97,9 +97,9 @@ def batch(
     which goes to the workers by value (cloudpickle); of a class each worker makes one instance. `inputs` are paths of
     tables (Parquet, JSON lines, CSV, tar), of other files, folders or glob patterns, "app.py:DATASET", a data frame of
     pandas or Polars or a pyarrow.Table, whose rows are the items, or a map-style dataset: an object with `__len__` and
-    `__getitem__` that is no list of paths, by value, too. docs/batch.md describes the other arguments, isopool/batch.h every detail. `timeout` is in seconds, for one item, `start_timeout` for
-    making the model. `schema` has the types of the
-    columns: a pyarrow.Schema, a Parquet file, or "app.py:NAME".
+    `__getitem__` that is no list of paths, by value, too. docs/batch.md describes the other arguments, isopool/batch.h
+    every detail. `timeout` is in seconds, for one item, `start_timeout` for making the model. `schema` has the types of
+    the columns: a pyarrow.Schema, a Parquet file, or "app.py:NAME".
 
     `progress` is called ten times per second on this thread, `failure` for each item that is set aside, on others. An
     exception that they raise ends the run, as KeyboardInterrupt does, and is raised when the items in flight are done.

@@ -54,7 +54,7 @@ class PickledFunction:
 
 
 class PickledFunctions:
-    """Keeps the pickles of functions that can't have changed since. Threads that pickle one at a time each make it."""
+    """Keeps the pickles of functions that can't have changed since. Threads that pickle the same one at a time each make it."""
 
     def __init__(self) -> None:
         self._kept: weakref.WeakKeyDictionary[Any, tuple[list[Any], PickledFunction]] = weakref.WeakKeyDictionary()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from isopool_batch import growth
 from isopool_batch.job import Input, Ref
-from isopool_batch.sources import changed, no_items, not_regular, stamp_of, unreadable
+from isopool_batch.sources import changed, is_utf8, no_items, not_regular, stamp_of, unreadable
 from isopool_batch.streams import without_compression
 
 
@@ -100,7 +100,7 @@ class FileSource:
             for path in self._paths:
                 for each in sorted(_expanded(path)):
                     each = each[len(prefix) :] if each.startswith(prefix) else os.path.relpath(each, self._root)
-                    if not each.isascii() and any("\ud800" <= character <= "\udfff" for character in each):
+                    if not is_utf8(each):
                         raise ValueError(f"{each!r}: the file's name is not UTF-8; rename it")
                     if not self._tables and without_compression(each).endswith(_TABLES):
                         raise ValueError(

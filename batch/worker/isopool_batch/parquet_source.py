@@ -9,7 +9,7 @@ from isopool_batch import packages
 from isopool_batch.growth import Growth, Known
 from isopool_batch.job import Input, Ref
 from isopool_batch.sources import not_regular, unreadable
-from isopool_batch.tables import Tables
+from isopool_batch.tables import TableItems, Tables
 
 # Rows that are Python objects at the same time: so many, or as many as have so many bytes.
 _BLOCK_ROWS = 256
@@ -75,22 +75,16 @@ class _Reader:
         return packages.pyarrow().Table.from_batches(taken)
 
 
-class ParquetItems:
+class ParquetItems(TableItems):
     def __init__(self, source: "ParquetSource", tables: Tables, ref: Ref, column: str) -> None:
+        super().__init__(tables, ref, column)
         self._source = source
-        self._tables = tables
-        self._ref = ref
-        self._row: int = ref["row"]
-        self._column = column
         self._block_rows = 0  # unknown
         # Tables and their rows; a row that was given out is replaced by None.
         self._blocks: dict[int, tuple[Any, list[Any]]] = {}
 
-    def fallback_id(self, index: int) -> str:
-        return f"{self._ref['label']}:{self._row + index}"
-
     def change(self) -> str:
-        change = self._tables.change(self._ref)
+        change = super().change()
         if not change:
             self._source.reader(self._ref)
         return change
@@ -103,7 +97,7 @@ class ParquetItems:
         row, rows[place] = rows[place], None
         if row is None:
             row = table.slice(place, 1).to_pylist()[0]
-        return self._tables.identified(row, self._ref["file"], self.fallback_id(index), self._column)
+        return self._identified(row, self.fallback_id(index))
 
     def _load(self, number: int) -> tuple[Any, list[Any]]:
         ref = self._ref

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Protocol
 
+from isopool_batch.sources import is_utf8
 from isopool_batch.streams import without_compression
 
 # The bytes of a record with what separates it from the next one, and what item() needs; None: it is no item.
@@ -174,7 +175,7 @@ class Csv:
         if not best:
             raise ValueError(f"{self._path} has no header that names the columns: {wrong or 'it is empty'}")
         for name in best:
-            if "\0" in name or _is_not_utf8(name):
+            if "\0" in name or not is_utf8(name):
                 raise ValueError(f"{self._path} is not a text file in UTF-8: convert it first")
             if best.count(name) > 1:
                 raise ValueError(f"{self._path} has two columns {name!r}: a row can have one of them only")
@@ -191,7 +192,7 @@ class Csv:
         if len(value) != len(self._names):
             raise ValueError(f"the record has {len(value)} fields, and the header names {len(self._names)} columns")
         for name, text in zip(self._names, value, strict=True):
-            if _is_not_utf8(text):
+            if not is_utf8(text):
                 raise ValueError(f"the field {name!r} is not text in UTF-8")
         return dict(zip(self._names, value, strict=True))
 
@@ -229,7 +230,3 @@ class Csv:
                 return
             yield b"".join(taken), value or None
             taken.clear()
-
-
-def _is_not_utf8(text: str) -> bool:
-    return not text.isascii() and any("\udc80" <= character <= "\udcff" for character in text)

@@ -88,6 +88,15 @@ def identified(row: Any, fallback: str, column: str) -> tuple[Any, Any]:
     return fallback if identity is None else identity, row
 
 
+def is_utf8(text: str) -> bool:
+    """False for text of bytes that are not: Python has these as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def opened(path: str, buffering: int = -1) -> BinaryIO:
     """A regular file, for reading. Others are refused: a FIFO would block, a device may have no end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

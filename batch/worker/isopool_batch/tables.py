@@ -103,8 +103,9 @@ class Tables:
                 growth.changed.append(refs[0]["label"])
                 for group in its:
                     growth.drop_group(group)
-        growth.new += [self._labels[places[path]] for path in self.paths if path not in files and path not in earlier.paths]
-        self._left = [places[path] for path in self.paths if path not in stay]
+        earlier_paths = {*files, *earlier.paths}
+        growth.new += [label for path, label in zip(self.paths, self._labels, strict=True) if path not in earlier_paths]
+        self._left = [number for path, number in places.items() if path not in stay]
         return growth
 
     def _is_same(self, number: int, refs: Sequence[Ref], has_bytes: Callable[[Ref], bool] | None) -> bool:
@@ -137,6 +138,24 @@ class Tables:
                     raise ValueError(f"{fallback} has a column {name!r}, and so has its folder: a row can have one only")
             row = {**row, **more}
         return identified(row, fallback, column)
+
+
+class TableItems:
+    """What Items of the sources of tables have in common."""
+
+    def __init__(self, tables: Tables, ref: Ref, column: str) -> None:
+        self._tables = tables
+        self._ref = ref
+        self._column = column
+
+    def fallback_id(self, index: int) -> str:
+        return f"{self._ref['label']}:{self._ref['row'] + index}"
+
+    def change(self) -> str:
+        return self._tables.change(self._ref)
+
+    def _identified(self, row: Any, fallback: str) -> tuple[Any, Any]:
+        return self._tables.identified(row, self._ref["file"], fallback, self._column)
 
 
 def _columns(paths: Sequence[str], folders: Sequence[str]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from isopool_batch.growth import Growth, Known
 from isopool_batch.job import Input, Ref
 from isopool_batch.sources import opened, unreadable
-from isopool_batch.tables import Tables
+from isopool_batch.tables import TableItems, Tables
 
 _BLOCK = 512
 _REST = 1 << 20
@@ -18,18 +18,12 @@ _REST = 1 << 20
 Members = dict[str, tarfile.TarInfo]
 
 
-class TarItems:
+class TarItems(TableItems):
     def __init__(self, tables: Tables, ref: Ref, column: str) -> None:
-        self._tables = tables
-        self._ref = ref
-        self._file: int = ref["file"]
-        self._column = column
+        super().__init__(tables, ref, column)
         self._tar: tarfile.TarFile | None = None
         self._groups: Iterator[tuple[str, Members]] = iter(())
         self._found: list[tuple[str, Members]] = []
-
-    def fallback_id(self, index: int) -> str:
-        return f"{self._ref['label']}:{self._ref['row'] + index}"
 
     def read(self, index: int) -> tuple[Any, Any]:
         key, members = self._group(index)
@@ -41,11 +35,7 @@ class TarItems:
             item[ending] = file.read()
             if len(item[ending]) != member.size:
                 raise ValueError(f"{member.name} is cut off")
-        identity, item = self._tables.identified(item, self._file, key, self._column)
-        return key, item
-
-    def change(self) -> str:
-        return self._tables.change(self._ref)
+        return key, self._identified(item, key)[1]
 
     def _group(self, index: int) -> tuple[str, Members]:
         if self._tar is None:

@@ -4,7 +4,6 @@
 import itertools
 import zlib
 from array import array
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from isopool_batch import records, streams
 from isopool_batch.growth import Growth, Known
 from isopool_batch.job import Input, Ref
 from isopool_batch.sources import Stamp, changed, opened, stamp_of, unreadable
-from isopool_batch.tables import Tables
+from isopool_batch.tables import TableItems, Tables
 
 _BUFFER = 1 << 20
 # Values of a compressed file that are kept for another reading.
@@ -60,32 +59,26 @@ class _Reader:
         return record
 
 
-class TextItems:
+class TextItems(TableItems):
     def __init__(self, source: "TextSource", tables: Tables, ref: Ref, column: str) -> None:
+        super().__init__(tables, ref, column)
         self._source = source
-        self._tables = tables
-        self._ref = ref
-        self._file: int = ref["file"]
-        self._column = column
         # Number i is an offset after which item i is in the first record that has one.
         self._offsets = array("Q", [ref["offset"]])
-        # Of a compressed file, which is read again from its begin for an earlier item: index, bytes, value.
-        self._kept: deque[tuple[int, int, Any]] = deque()
-
-    def fallback_id(self, index: int) -> str:
-        return f"{self._ref['label']}:{self._ref['row'] + index}"
+        # Values by index with their bytes, of a compressed file: it is read again from its begin for an earlier item.
+        self._kept: dict[int, tuple[Any, int]] = {}
+        self._kept_bytes = 0
 
     def read(self, index: int) -> tuple[Any, Any]:
         item = self._source.reader(self._ref).item(self._value(index))
-        return self._tables.identified(item, self._file, self.fallback_id(index), self._column)
+        return self._identified(item, self.fallback_id(index))
 
     def change(self) -> str:
         return self._source.change(self._ref)
 
     def _value(self, index: int) -> Any:
-        for kept, _, value in self._kept:
-            if kept == index:
-                return value
+        if index in self._kept:
+            return self._kept[index][0]
         reader = self._source.reader(self._ref)
         offsets = self._offsets
         at = min(index, len(offsets) - 1)
@@ -106,9 +99,10 @@ class TextItems:
             at += 1
 
     def _keep(self, index: int, size: int, value: Any) -> None:
-        self._kept.append((index, size, value))
-        while len(self._kept) > 1 and sum(size for _, size, _ in self._kept) > _MOST_KEPT:
-            self._kept.popleft()
+        self._kept[index] = (value, size)
+        self._kept_bytes += size
+        while len(self._kept) > 1 and self._kept_bytes > _MOST_KEPT:
+            self._kept_bytes -= self._kept.pop(next(iter(self._kept)))[1]
 
 
 class TextSource:

@@ -8,6 +8,7 @@ comes back is again the program's own. In a worker there is no program's: see th
 
 import os
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from cloudpickle.cloudpickle import (  # type: ignore[import-untyped]
@@ -52,15 +53,13 @@ def received(identity: Any) -> Any:
     return identity.removeprefix(_own()) if isinstance(identity, str) and not _IN_WORKER else identity
 
 
-def _made_class(*arguments: Any) -> type:
-    *first, identity, extra = arguments
-    return _make_skeleton_class(*first, received(identity), extra)  # type: ignore[no-any-return]
+def _reader(make: Callable[..., type]) -> Callable[..., type]:
+    def made(*arguments: Any) -> type:
+        *first, identity, extra = arguments
+        return make(*first, received(identity), extra)
 
-
-def _made_enum(*arguments: Any) -> type:
-    *first, identity, extra = arguments
-    return _make_skeleton_enum(*first, received(identity), extra)  # type: ignore[no-any-return]
+    return made
 
 
 # What takes the place of cloudpickle's functions when a pickle is read.
-READERS = {} if _IN_WORKER else {"_make_skeleton_class": _made_class, "_make_skeleton_enum": _made_enum}
+READERS = {} if _IN_WORKER else {each.__name__: _reader(each) for each in (_make_skeleton_class, _make_skeleton_enum)}
